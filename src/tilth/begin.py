@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tilth.base.errors import FolderError
 from tilth.base.logs import Log
-from tilth.base.settings import SettingGroup
+from tilth.base.settings import TRACE_SETTINGS, SettingGroup
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
@@ -37,6 +37,7 @@ NODE_SETTINGS = SettingGroup(
         *MAINTENANCE_SETTINGS.all,
         *MEMBERSHIP_SETTINGS.all,
         *SERVER_SETTINGS.all,
+        *TRACE_SETTINGS.all,
     )
 )
 #: Modes of folders: private; readable by a group.

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tilth.base import tracing
 from tilth.base.bounded_calls import BoundedCalls
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
@@ -30,7 +31,7 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log, name_process
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
-from tilth.base.settings import read_settings
+from tilth.base.settings import TRACE_SETTINGS, TraceSettings, read_settings
 from tilth.base.sources import GivenSettings
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepare_folder
 from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
@@ -134,6 +135,8 @@ class Node:
         #: `True` if all components that follow changes in the catalog have started.
         self._is_wired = False
         try:
+            tracing.set_up(read_settings(TraceSettings, given), server=self._server)
+            self._parts.callback(tracing.stop)
             root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
             self._open_catalog(given, membership, root)
             self._open_warehouse(given)
@@ -484,7 +487,7 @@ class Node:
         self.engine = SqlEngine(
             rooms,
             settings=given,
-            upper_settings=SERVER_SETTINGS.all,
+            upper_settings=(*SERVER_SETTINGS.all, *TRACE_SETTINGS.all),
             limits=StatementLimits(slots=slots, statements_max=server_settings.statements_max),
             result_limits=server_settings.result_limits,
         )
@@ -502,6 +505,7 @@ class Node:
                 alarms=self.engine.alarms,
                 inserts=self.engine.insert_stats,
                 statements=self.engine.statement_stats,
+                traces=tracing.stats,
             ),
         )
         runners = all_runners(self._clock, self.engine.snapshots, self._consume)

@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+from tilth.base import tracing
 from tilth.base.clock import SystemClock
 from tilth.base.errors import FolderError, TilthError, UnavailableError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log, name_process
-from tilth.base.settings import read_settings
+from tilth.base.settings import TraceSettings, read_settings
 from tilth.begin import PRIVATE
 from tilth.control.running import OTHER_TASKS
 from tilth.ingest.consumer.remote import RemoteConsumerCalls
@@ -83,6 +84,7 @@ class WorkerNode:
         self._over = over
         self._clock = SystemClock()
         self._settings = warehouse_settings(given)
+        self._traces = read_settings(TraceSettings, given)
         self._folder = _prepare_folder(options.folder)
         self._parts = ExitStack()
         self._channel = Channel(self._clock, random_id, options.server, token=options.token)
@@ -114,6 +116,8 @@ class WorkerNode:
 
     def _start(self) -> None:
         settings, options = self._settings, self._options
+        tracing.set_up(self._traces, worker=options.name)
+        self._parts.callback(tracing.stop)
         # Filled below: the address of the endpoint is a part of the registration.
         handlers: dict[str, Handler] = {}
         app = build_calls_app(Calls(token=options.token, handlers=handlers))

@@ -40,7 +40,7 @@ def require_server(purpose: str) -> None:
 
 def require(modules: Iterable[str], *, extra: str, purpose: str) -> None:
     """Raises UnavailableError (NOT_INSTALLED), naming the purpose and the extra with which they are installed."""
-    missing = [module for module in modules if find_spec(module) is None]
+    missing = [module for module in modules if not _is_there(module)]
     if missing:
         hint = f"pip install 'tilth[{extra}]'"
         raise UnavailableError.coded(
@@ -50,3 +50,11 @@ def require(modules: Iterable[str], *, extra: str, purpose: str) -> None:
             missing=", ".join(missing),
             hint=hint,
         )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # The package that it would be in.
+        return False

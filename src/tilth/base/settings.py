@@ -308,3 +308,33 @@ class LogSettings:
         "Fewer: less disk.",
         unit="files",
     )
+
+
+def _collector(text: str) -> str:
+    address = text.strip().rstrip("/")
+    if address and not address.startswith(("http://", "https://")):
+        raise ValueError(text)
+    return address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings:
+    """Destination of traces, and the share that is sent."""
+
+    endpoint: str = node_setting(
+        "trace.endpoint",
+        "",
+        SettingCheck(_collector, "an address that begins with http:// or https://"),
+        "Address of a collector of OpenTelemetry that accepts OTLP over HTTP, as `http://localhost:4318`; `/v1/traces` "
+        "is added to an address without a path. Empty: there are no traces. It needs the extra `tilth[otel]`.",
+    )
+    sample_ratio: float = node_setting(
+        "trace.sample-ratio",
+        1.0,
+        within(float, 0, 1),
+        "Share of the traces that begin here and are sent. A statement that a traced program sends follows that "
+        "program's choice. More: nothing is missed. Less: less to send and to store.",
+    )
+
+
+TRACE_SETTINGS = SettingGroup(settings_of(TraceSettings))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tilth.base import tracing
 from tilth.base.cancel import Cancellation, current
 from tilth.base.clock import Clock
 from tilth.base.errors import ConflictError, InvalidInputError, UnavailableError
@@ -58,6 +59,8 @@ class Origin:
     port: str = ""
     #: The client's name, where it gave one.
     name: str = ""
+    #: Its span in the client, as W3C's header `traceparent` has it; empty: none.
+    trace: str = ""
     cancellation: Cancellation = field(default_factory=Cancellation)
 
     def cancel(self, by: str, **facts: str) -> None:
@@ -106,6 +109,8 @@ class Running:
     cancelled: float = 0.0
     #: Reason why it was sent to Spark again; empty: it was not.
     sent_again: str = ""
+    #: Its span; one that does nothing while traces are off.
+    span: tracing.Span = tracing.NO_SPAN
 
 
 class _SlotWait:

@@ -211,6 +211,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     #: `True` if the task waits while no worker has its Spark, and does not fail: for statements that only read.
     waits_for_spark: bool = False
+    #: Span that it is a part of, as W3C's header `traceparent` has it; empty: none.
+    trace: str = ""
 
     def __repr__(self) -> str:
         # The payload may contain passwords.

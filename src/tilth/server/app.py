@@ -73,6 +73,8 @@ HEADER_NOTICE_CHARACTERS_MAX = 300
 HEADER_NOTICES_MAX = 10
 QUERY_ID_HEADER = "X-Tilth-Query-Id"
 SUMMARY_HEADER = "X-Tilth-Summary"
+#: W3C's header with the span of the client.
+TRACE_HEADER = "traceparent"
 #: The number of rows in that header where nobody knows it yet.
 _ROWS_TO_COME = -1
 #: HTTP methods of the API; the metrics count all others together.
@@ -444,7 +446,8 @@ def _origin(request: Request) -> Origin:
     client = request.client
     if client is None:
         return Origin()
-    return Origin(client.host, str(client.port), request.headers.get("user-agent", ""))
+    headers = request.headers
+    return Origin(client.host, str(client.port), headers.get("user-agent", ""), headers.get(TRACE_HEADER, ""))
 
 
 def _number(request: Request, name: str, what: str) -> int | None:

@@ -21,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tilth.base import tracing
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.logs import Log
 from tilth.base.units import GIB
@@ -35,7 +36,7 @@ from tilth.server.errors import (
 from tilth.warehouse.remote.answers import Answers
 from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError, TokenNotSetError, TokenRefusedError
 from tilth.warehouse.remote.token import HEADER, VARIABLE, is_token
-from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER
+from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, TRACE_HEADER, WORKER_HEADER
 from tilth.warehouse.remote.workers import Handler
 
 #: Maximum body of one call: results of tasks are collected up to less than that.
@@ -76,8 +77,12 @@ def calls_route(calls: Calls) -> Route:
                 raise BadRequestError("a call needs an id of its own", call=name)
             body = await _body(request)
 
+            # A call outside of a span, such as a heartbeat, has none.
+            trace = request.headers.get(TRACE_HEADER, tracing.UNTRACED)
+
             def run() -> bytes:
-                return calls.answers.once(f"{name} {caller} {call_id}", lambda: act(caller, body))
+                with tracing.span(f"call {name}", parent=trace):
+                    return calls.answers.once(f"{name} {caller} {call_id}", lambda: act(caller, body))
 
             content = await anyio.to_thread.run_sync(run, limiter=limiter)
             return Response(content, media_type=MEDIA_TYPE)

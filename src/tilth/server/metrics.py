@@ -28,6 +28,7 @@ from tilth.base.bounded_calls import BoundedCalls, CallAnswered, CallFailed, Cal
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.base.metrics import Metric, MetricType, metrics_of
+from tilth.base.tracing import TraceStats
 from tilth.base.units import show_time
 from tilth.catalog import CatalogStats
 from tilth.control.insert_batches import InsertStats
@@ -176,6 +177,7 @@ METRICS = (
     *_declared(MaintenanceNumbers),
     *FIND_BEST,
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_RUNNING),
+    *_declared(TraceStats),
 )
 
 SERVICE_STATES = ("running", "idle", "waiting", "stopped", "failed")
@@ -196,6 +198,7 @@ class MetricSources:
     alarms: Callable[[], Mapping[Alarm, int]] | None = None
     inserts: Callable[[], InsertStats] | None = None
     statements: Callable[[], StatementStats] | None = None
+    traces: Callable[[], TraceStats] | None = None
 
 
 class Metrics(Collector):
@@ -234,6 +237,7 @@ class Metrics(Collector):
             **_call("alarms", sources.alarms, _alarms),
             **_call("inserts", sources.inserts, _fields),
             **_call("statements", sources.statements, _fields),
+            **_call("traces", sources.traces, _fields),
             **_call("http", self.http.stats, _http),
         }
         for source, reading in self._rooms.read(calls).items():

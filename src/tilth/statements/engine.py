@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tilth.base import tracing
 from tilth.base.cancel import working_under
 from tilth.base.errors import ConflictError, TilthError
 from tilth.base.full import full_error
@@ -147,7 +148,8 @@ class SqlEngine:
 
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
-            statement, notices = FORMS.parse_noticed(with_unit_diff(text))
+            with tracing.part("parse"):
+                statement, notices = FORMS.parse_noticed(with_unit_diff(text))
             given, is_read_only = dict(settings or {}), False
             if isinstance(statement, WithSettings):
                 # The statement's own settings cannot lift the caller's.
@@ -242,12 +244,17 @@ class SqlEngine:
             origin=origin or Origin(),
             started_ms=self._clock.now_ms(),
             started=self._clock.monotonic(),
+            span=tracing.begin("statement", parent="" if origin is None else origin.trace),
         )
         running = _Running(entry, shown)
         outcome, error = Outcome(), None
         self._services.running.add(entry)
         try:
-            with working_under(entry.origin.cancellation), log_context(query_id=entry.query_id):
+            with (
+                working_under(entry.origin.cancellation),
+                log_context(query_id=entry.query_id),
+                tracing.using(entry.span),
+            ):
                 outcome = act(running)
         except TilthError as refused:
             shown.hide_in(refused)
@@ -259,6 +266,7 @@ class SqlEngine:
             error = nested_too_deep()
             raise error from deep
         except BaseException as defect:
+            entry.span.fail(defect)
             if (full := full_error(defect, folder=str(self._services.root))) is not None:
                 error = full
                 raise full from defect
@@ -321,12 +329,33 @@ class SqlEngine:
         )
         if running.is_logged:
             self._services.query_log.add(event)
+        _end_span(entry.span, event, error)
         _log.debug(
             "statement_done", cause_id=entry.query_id, kind=entry.kind, ms=event.elapsed_ms, error=event.error_code
         )
 
     def _elapsed_ms(self, entry: Running) -> float:
         return round((self._clock.monotonic() - entry.started) * 1000, 3)
+
+
+def _end_span(span: tracing.Span, event: QueryEvent, error: TilthError | None) -> None:
+    """End a statement's span, with the names that OpenTelemetry has for those of databases."""
+    if span is tracing.NO_SPAN:
+        return
+    span.set(
+        db__system__name="tilth",
+        db__namespace=event.database,
+        db__operation__name=event.kind,
+        db__query__text=event.text,
+        db__response__returned_rows=event.rows,
+        tilth__query_id=event.query_id,
+        tilth__rows_written=event.rows_written,
+        tilth__result_bytes=event.result_bytes,
+        tilth__parts_read=event.parts_read,
+    )
+    if error is not None:
+        span.fail(error)
+    span.end()
 
 
 @dataclass(slots=True)

@@ -63,6 +63,11 @@ def test_drop_and_create_goes_on_where_the_group_stood(world: IngestWorld, broke
     assert told == [
         "goes on where group tilth.default.k stood: anew-table/0 at 50, anew-table/1 at 50; default.k read it last"
     ]
+    phases = [f"{phase}_ms" for phase in ("fetch", "decode", "write", "commit")]
+    for row in world.sql_rows("SELECT * FROM system.kafka_log"):
+        assert [row[name] is None for name in phases] == [row["event"] != "COMMIT"] * len(phases), row
+        if row["event"] == "COMMIT":
+            assert sum(row[name] for name in phases[:3]) > 0
     assert "goes on where group tilth.default.k stood" in world.stats(kafka(world)).reason
     # When the first one is gone for good, what it has read is still known.
     world.catalog.tables.forget(first.uuid)

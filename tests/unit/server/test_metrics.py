@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import SystemClock
+from tilth.base.tracing import TraceStats
 from tilth.catalog import CatalogStats
 from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
@@ -134,6 +135,7 @@ def metrics() -> Metrics:
         alarms=lambda: {alarm: int(alarm.name == "disk_full") for alarm in ALARMS},
         inserts=lambda: InsertStats(batched=18, batches=19, memory_rejections=20),
         statements=lambda: StatementStats(sent_again=22),
+        traces=lambda: TraceStats(sent=23, dropped=24),
     )
     return Metrics(SystemClock(), sources)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from tilth.base import tracing
 from tilth.base.clock import Clock
 from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.failpoints import hit
@@ -218,7 +219,8 @@ class Transactions:
         be written with it, where it may leave files.
         """
         hit("catalog.before_commit")
-        outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements), leftovers)
+        with tracing.part("commit", tilth__txn=txn_id, tilth__updates=len(updates)):
+            outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements), leftovers)
         hit("catalog.after_commit")
         if isinstance(outcome, Unknown):
             outcome = self._find_outcome(txn_id) or outcome

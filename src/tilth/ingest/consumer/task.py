@@ -11,11 +11,12 @@ Tests: tests/integration/ingest/test_ingest_rounds.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import msgspec
 
+from tilth.base import tracing
 from tilth.base.clock import Clock
 from tilth.base.errors import InvalidInputError
 from tilth.base.failpoints import hit
@@ -48,7 +49,7 @@ from tilth.ingest.views.views import check_view, constant_defaults
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.model.table import TableDef, full_name
 from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, Roots, layout_of
-from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task, traced_jobs
 
 #: Assumed size of a message before any was read.
 FIRST_MESSAGE_BYTES = 1024.0
@@ -120,7 +121,8 @@ class ResidentConsumer:
                 ranges = self._due(ends)
                 if ranges:
                     try:
-                        self._round(broker, ranges, plans, defaults)
+                        with self._traced():
+                            self._round(broker, ranges, plans, defaults)
                     except ViewFailedError as error:
                         self._note_failed(error, ranges)
                         continue
@@ -246,7 +248,21 @@ class ResidentConsumer:
         views = ViewWatch(self._clock, self._report_view)
         try:
             check = self._context.raise_if_cancelled
-            return run_round(self._context.session, job, check_cancelled=check, view_begins=views.begin)
+            session = self._context.session
+            with (
+                tracing.part("read and write") as span,
+                traced_jobs(session, f"round {self._config.table}"),
+            ):
+                facts = run_round(session, job, check_cancelled=check, view_begins=views.begin)
+                span.set(
+                    tilth__messages=facts.messages,
+                    tilth__rows=facts.rows,
+                    tilth__bytes=facts.bytes,
+                    tilth__fetch_seconds=facts.fetch_seconds,
+                    tilth__decode_seconds=facts.decode_seconds,
+                    tilth__write_seconds=facts.write_seconds,
+                )
+            return facts
         finally:
             views.end()
 
@@ -288,7 +304,7 @@ class ResidentConsumer:
         rebase(done.txn, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
 
     def _commit_round(self, done: RoundDone) -> None:
-        with self._waiting("committing a round"):
+        with self._waiting("committing a round"), tracing.part("commit of the round"):
             hit("round.before_commit")
             self._calls.commit(done)
 
@@ -298,6 +314,10 @@ class ResidentConsumer:
             with self._waiting("finding the rows that its rows replace"):
                 return resolve(lookups, attempt=0)
         return run_in_task(self._context.session, partial(resolve, lookups), tuple[TableChanges, ...])
+
+    def _traced(self) -> AbstractContextManager[tracing.Span]:
+        """The span of a round."""
+        return tracing.span("round", tilth__table=self._config.table, tilth__consumer=self._order.consumer)
 
     @contextmanager
     def _waiting(self, what: str) -> Iterator[None]:

@@ -212,6 +212,11 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     #: Time to read and decode; only in results of one task whose rows stream on.
     reading_seconds: float = 0.0
+    #: Time to wait for messages, to decode and check them, to write parts: of one task, or of the task of a round that
+    #: took longest for it; the last one with `view_seconds`.
+    fetch_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    write_seconds: float = 0.0
     #: Time for the SQL and for writing the rows, by view that Spark SQL computes; only in results of a round.
     view_seconds: dict[str, float] = {}
 
@@ -240,6 +245,9 @@ def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
         bytes=sum(facts.bytes for facts in known),
         broken=next((facts.broken for facts in known if facts.broken), ""),
         refusing=tuple(dict.fromkeys(view for facts in known for view in facts.refusing)),
+        fetch_seconds=max((facts.fetch_seconds for facts in known), default=0.0),
+        decode_seconds=max((facts.decode_seconds for facts in known), default=0.0),
+        write_seconds=max((facts.write_seconds for facts in known), default=0.0),
     )
 
 

@@ -16,11 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from tilth.base.clock import SystemClock
 from tilth.ingest.kafka.broker import Fetched
 from tilth.ingest.messages.dead import dead_letter_rows
 from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, broken
 from tilth.ingest.rounds.keep import Keeper, Kept
 from tilth.ingest.rounds.round import RoundFacts, RoundJob
+from tilth.ingest.rounds.timed import Stopwatch, Timed
 from tilth.ingest.rounds.write import HELD_BYTES_MAX, RoundPartWriter
 from tilth.ingest.settings import ErrorMode
 from tilth.ingest.views.ops import ops_of
@@ -51,6 +53,8 @@ class SourceTask:
         self._bytes = 0
         self._first_broken = ""
         self._refusing: dict[str, None] = {}
+        self._fetched = Timed(SystemClock(), job.messages(split))
+        self._decoding, self._writing = Stopwatch(SystemClock()), Stopwatch(SystemClock())
 
     def run(self) -> RoundFacts:
         for _ in self._decoded():
@@ -86,6 +90,9 @@ class SourceTask:
             broken=self._first_broken,
             refusing=tuple(self._refusing),
             attempt=self._attempt,
+            fetch_seconds=self._fetched.seconds,
+            decode_seconds=self._decoding.seconds,
+            write_seconds=self._writing.seconds,
         )
 
     def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
@@ -93,12 +100,13 @@ class SourceTask:
         # Decoding makes many small objects and no cycles: a search for cycles would be a tenth of the time.
         gc.disable()
         try:
-            for fetched in self._job.messages(self._split):
-                decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
-                size = sum(map(len, fetched.messages))
-                self._count(fetched, decoded, size)
-                for view in self._picking:
-                    self._refuse(view.plan.view, view.add(decoded), fetched)
+            for fetched in self._fetched:
+                with self._decoding.running():
+                    decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
+                    size = sum(map(len, fetched.messages))
+                    self._count(fetched, decoded, size)
+                    for view in self._picking:
+                        self._refuse(view.plan.view, view.add(decoded), fetched)
                 self._flush_if_full(size)
                 yield fetched, decoded
             self._flush()
@@ -148,11 +156,12 @@ class SourceTask:
             self._flush()
 
     def _flush(self) -> None:
-        for view in self._picking:
-            view.flush(self._writer)
-        self._held_bytes = 0
-        write_dead_letters(self._job, self._writer, self._dead)
-        self._dead.clear()
+        with self._writing.running():
+            for view in self._picking:
+                view.flush(self._writer)
+            self._held_bytes = 0
+            write_dead_letters(self._job, self._writer, self._dead)
+            self._dead.clear()
 
 
 def write_refused(kept: Kept, split: int, *, attempt: int) -> RoundFacts:

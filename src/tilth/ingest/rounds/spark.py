@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tilth.base.clock import Clock, SystemClock
+from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.full import full_error
 from tilth.base.logs import Log
@@ -41,6 +41,7 @@ from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept, Numbers
 from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, total_of, with_refused
 from tilth.ingest.rounds.source import SourceTask, write_refused
 from tilth.ingest.rounds.spark_errors import why_not_computed
+from tilth.ingest.rounds.timed import Timed
 from tilth.ingest.rounds.write import (
     CULPRITS_MAX,
     RoundPartWriter,
@@ -92,7 +93,11 @@ def run_round(
         facts = _run_streaming(session, job, computed[0])
     else:
         facts = _run_keeping(session, job, check_cancelled, view_begins)
-    return msgspec.structs.replace(facts, ranges=job.joined(facts.ranges))
+    return msgspec.structs.replace(
+        facts,
+        ranges=job.joined(facts.ranges),
+        write_seconds=facts.write_seconds + sum(facts.view_seconds.values()),
+    )
 
 
 def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:
@@ -115,7 +120,7 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
             attempt = spark_task.attemptNumber()
             for split in _numbers_in(batches):
                 task = SourceTask(job, split, attempt=attempt)
-                rows = _Timed(SystemClock(), task.stream(plan))
+                rows = Timed(SystemClock(), task.stream(plan))
                 answer: RoundFacts | TilthError
                 try:
                     with _disk_errors():
@@ -358,27 +363,6 @@ def _numbers_in(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     """
     for batch in batches:
         yield from batch.column(0).to_pylist()
-
-
-class _Timed(Iterator[T]):
-    """An iterator that adds up how long its source took."""
-
-    def __init__(self, clock: Clock, source: Iterator[T]) -> None:
-        self._clock = clock
-        self._source = source
-        self.seconds = 0.0
-
-    def __next__(self) -> T:
-        started = self._clock.monotonic()
-        try:
-            return next(self._source)
-        finally:
-            self.seconds += self._clock.monotonic() - started
-
-    def close(self) -> None:
-        """End a generator at once, as `yield from` does when its reader stops early."""
-        if isinstance(self._source, Generator):
-            self._source.close()
 
 
 @contextmanager

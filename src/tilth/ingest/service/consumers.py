@@ -366,7 +366,9 @@ class Consumers:
             updates = self._updates(call, known.ranges)
         self._dispatcher.committing(task)
         txn.tasks_ended(may_have_retried=call.may_have_retried)
+        began = self._clock.monotonic()
         committed = txn.commit(updates, requirements)
+        commit_seconds = self._clock.monotonic() - began
         facts = call.facts
         with self._lock:
             known.rounds += 1
@@ -382,7 +384,7 @@ class Consumers:
             known.last_commit_ms = self._clock.now_ms()
             known.activity.record_commit(known.ranges, now_ms=known.last_commit_ms)
         self._dispatcher.round_ended(task, Cost(input_bytes=facts.bytes, seconds=call.seconds))
-        self._reporter.record_commit(call)
+        self._reporter.record_commit(call, commit_seconds=commit_seconds)
         return RoundCommitted(commit_ts=committed.commit_ts)
 
     def report_view(self, call: ViewReport) -> None:

@@ -13,7 +13,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.ingest.consumer.calls import RoundDone
-from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, EventLog
+from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, EventLog, RoundPhases
 from tilth.model.table import KafkaDef, full_name
 
 #: Interval within which equal errors are logged once.
@@ -43,6 +43,7 @@ class RoundCounts:
     rows: int = 0
     bytes: int = 0
     duration_ms: int = 0
+    phases: RoundPhases | None = None
 
 
 _NOTHING = RoundCounts()
@@ -105,8 +106,8 @@ class Reporter:
             _log.error("consume_failed", table=full_name(self._kafka), consumer=consumer, error=error)
         self.event(ConsumeEventKind.EXCEPTION, consumer, detail=text)
 
-    def record_commit(self, call: RoundDone) -> None:
-        """Record the commit of a round."""
+    def record_commit(self, call: RoundDone, *, commit_seconds: float) -> None:
+        """Record the commit of a round; `commit_seconds`: how long the catalog took for it."""
         self.record_success(call.consumer)
         facts, duration = call.facts, int(call.seconds * 1000)
         if facts.broken:
@@ -121,7 +122,13 @@ class Reporter:
             duration_ms=duration,
         )
         self.event(ConsumeEventKind.WRITE, call.consumer, call.txn, written)
-        counts = replace(written, rows=facts.rows, bytes=facts.bytes)
+        phases = RoundPhases(
+            fetch_ms=round(facts.fetch_seconds * 1000),
+            decode_ms=round(facts.decode_seconds * 1000),
+            write_ms=round(facts.write_seconds * 1000),
+            commit_ms=round(commit_seconds * 1000),
+        )
+        counts = replace(written, rows=facts.rows, bytes=facts.bytes, phases=phases)
         self.event(ConsumeEventKind.COMMIT, call.consumer, call.txn, counts)
 
     def event(
@@ -147,6 +154,7 @@ class Reporter:
                 rows=counts.rows,
                 bytes=counts.bytes,
                 duration_ms=counts.duration_ms,
+                phases=counts.phases,
                 detail=detail,
             )
         )

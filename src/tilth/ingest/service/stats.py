@@ -38,6 +38,16 @@ CONSUMER = ("database", "table", "consumer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPhases:
+    """Milliseconds of a committed round, for what its longest task spent on each; the rest is Spark's and waiting."""
+
+    fetch_ms: int
+    decode_ms: int
+    write_ms: int
+    commit_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeEvent:
     """A line of `system.kafka_log`."""
 
@@ -53,6 +63,7 @@ class ConsumeEvent:
     rows: int = 0
     bytes: int = 0
     duration_ms: int = 0
+    phases: RoundPhases | None = None
     detail: str = ""
 
 

@@ -161,6 +161,15 @@ KAFKA_TABLES = SystemTable(
 )
 
 
+#: Columns of a round's phases.
+_PHASES = {
+    "fetch_ms": "How long the slowest task of a committed round waited for messages; NULL: it is another event.",
+    "decode_ms": "How long the slowest of its tasks decoded and checked messages; NULL as above.",
+    "write_ms": "How long the slowest of its tasks wrote parts, and all SQL of computed views; NULL as above.",
+    "commit_ms": "How long the catalog took to commit it, which `duration_ms` does not contain; NULL as above.",
+}
+
+
 def _rows_of_kafka_log(services: Services) -> Iterator[Row]:
     for event in services.consume.log():
         yield Row(
@@ -169,6 +178,7 @@ def _rows_of_kafka_log(services: Services) -> Iterator[Row]:
             event=event.kind.name,
             txn=event.txn or None,
             detail=event.detail,
+            **{name: None if event.phases is None else getattr(event.phases, name) for name in _PHASES},
         )
 
 
@@ -190,6 +200,7 @@ KAFKA_LOG = SystemTable(
         ColumnDoc("rows", INTEGER, "Rows that it is about."),
         ColumnDoc("bytes", INTEGER, "Bytes that it is about."),
         ColumnDoc("duration_ms", INTEGER, "How long it took."),
+        *(ColumnDoc(name, INTEGER, doc) for name, doc in _PHASES.items()),
         ColumnDoc("txn", INTEGER, "The round's transaction."),
         ColumnDoc("detail", TEXT, "What happened, in words."),
     ),

@@ -25,6 +25,7 @@ from typing import Generic
 
 import msgspec
 
+from tilth.base import tracing
 from tilth.base.cancel import reaching
 from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
@@ -156,7 +157,8 @@ class Attempts(Generic[WorkT, FactsT]):
             live.is_cancelled = self._watch.is_cancelled.is_set()
             self._live.add(live)
         try:
-            return self._perform(live)
+            with tracing.span(self._procedure.verb, tilth__table=self._watch.name):
+                return self._perform(live)
         finally:
             with self._lock:
                 self._live.discard(live)

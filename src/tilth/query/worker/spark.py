@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tilth.base import tracing
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
 from tilth.formats import BadValueError
@@ -141,7 +142,13 @@ class QueryRunner:
     def _run(self, context: TaskContext, task: protocol.QueryTask) -> TaskResult:
         with mailbox(context.session) as letters:
             query = PreparedQuery(context.session, letters, self._calls, task)
-            table = query.guarded(lambda: rows_of(query.frame(), task))
+
+            def run() -> pa.Table | None:
+                frame = query.frame()
+                with tracing.part("spark"):
+                    return rows_of(frame, task)
+
+            table = query.guarded(run)
         payload = to_stream(table) if table is not None else b""
         return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
 
@@ -260,7 +267,8 @@ class InsertRunner:
 
             def insert() -> list[WrittenPart]:
                 frame = query.frame()
-                return inserted(frame, task, context.raise_if_cancelled, query.now_us)
+                with tracing.part("spark"):
+                    return inserted(frame, task, context.raise_if_cancelled, query.now_us)
 
             parts = query.guarded(insert)
         cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
@@ -310,6 +318,10 @@ class PreparedQuery:
 
     def frame(self) -> DataFrame:
         """Analyze the query; nothing else has run yet."""
+        with tracing.part("analyze"):
+            return self._frame()
+
+    def _frame(self) -> DataFrame:
         session = self._session
         for name, value in self._spark_settings.items():
             session.conf.set(name, value)
@@ -319,14 +331,16 @@ class PreparedQuery:
         if not found.relations:
             return self._named(found, session.sql(self._text))
         as_of = _points_in_time(session, [relation.past for relation in found.relations])
-        resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
+        with tracing.part("snapshot"):
+            resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
         views, known = view_names(len(resolved)), names_of(found, resolved)
         self._shown = [shown_columns(one.schema, self._text) for one in resolved]
         edits = edits_of(found, known, resolved, views) + star_edits(found, self._shown, known)
         nothing = nothing_known(len(resolved))
         otherwise: _Answer = (nothing, [], None)
         needs, times, names = self._answered(lambda: self._needs(found, resolved, views, edits), otherwise)
-        sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
+        with tracing.part("snapshot"):
+            sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
         if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
             needs = self._answered(lambda: self._find_needs(resolved, views, edits), nothing)
         for view, source, needed, shown in zip(views, sources, (needs or nothing).columns, self._shown, strict=True):

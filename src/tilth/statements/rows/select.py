@@ -17,6 +17,7 @@ from threading import Lock
 import msgspec
 import pyarrow as pa
 
+from tilth.base import tracing
 from tilth.base.cancel import working_under
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
@@ -174,7 +175,8 @@ def _run_query(services: Services, call: Call, text: str, reading: QueryParts) -
     assert isinstance(result, TaskResult)
     limit = call.settings.max_result_bytes or COLLECTED_BYTES_WITHOUT_LIMIT
     # The worker keeps to it, too; what one says that does not is refused before it is unpacked.
-    table = read_own(result.payload, limit, partial(_too_large, spec.id, limit))
+    with tracing.part("collect"):
+        table = read_own(result.payload, limit, partial(_too_large, spec.id, limit))
     return Outcome(table=table, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 

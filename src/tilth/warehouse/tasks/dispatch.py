@@ -16,6 +16,7 @@ from typing import assert_never
 
 import msgspec
 
+from tilth.base import tracing
 from tilth.base.cancel import Cancellation, current
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError
@@ -237,6 +238,8 @@ class Dispatcher:
         """
         if not spec.id:
             spec = msgspec.structs.replace(spec, id=self._ids())
+        if trace := tracing.traceparent():
+            spec = msgspec.structs.replace(spec, trace=trace)
         handle = Handle(self._clock, self, spec)
         with self._lock:
             instructions = self._board.submit(spec, now_ms=self._clock.now_ms())

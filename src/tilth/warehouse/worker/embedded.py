@@ -16,6 +16,7 @@ from functools import partial
 
 import msgspec
 
+from tilth.base import tracing
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError, as_exception
 from tilth.base.full import full_error
@@ -29,6 +30,7 @@ from tilth.warehouse.errors import (
     TaskStalledError,
     WorkerBusyError,
 )
+from tilth.warehouse.session.job_names import traced_jobs
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.contract import Runner, TaskContext, WorkerReports
@@ -201,6 +203,16 @@ class EmbeddedWorker:
         with self._lock:
             task = self._running[spec.id]
         started = self._clock.monotonic()
+        span = self._span(spec)
+        with tracing.using(span):
+            outcome = self._outcome(task)
+        if isinstance(outcome, TilthError):
+            span.fail(outcome)
+        # Before the report, after which the statement ends: a part ends before the whole.
+        span.end()
+        self._report(spec, outcome, seconds=self._clock.monotonic() - started)
+
+    def _outcome(self, task: _Running) -> TaskResult | TilthError:
         outcome: TaskResult | TilthError
         try:
             outcome = self._perform(task)
@@ -209,9 +221,21 @@ class EmbeddedWorker:
         # The outermost loop of a task: Spark and runners may raise anything, and each failure is reported.
         except BaseException as error:
             outcome = self._failure(task, as_exception(error))
-        if isinstance(outcome, TilthError):
-            outcome = self._explain(task, outcome)
-        self._report(spec, outcome, seconds=self._clock.monotonic() - started)
+        return self._explain(task, outcome) if isinstance(outcome, TilthError) else outcome
+
+    def _span(self, spec: TaskSpec) -> tracing.Span:
+        """Begin the task's span. A task that stays has none: each of its rounds has one. A statement's has one where
+        its statement has one.
+        """
+        is_untraced = spec.kind.traits.is_resident or (spec.kind.traits.is_statement and not spec.trace)
+        return tracing.begin(
+            f"task {spec.kind.value}",
+            parent=tracing.UNTRACED if is_untraced else spec.trace,
+            tilth__task_id=spec.id,
+            tilth__table=spec.table,
+            tilth__warehouse=spec.warehouse,
+            tilth__worker=self._name,
+        )
 
     def _perform(self, task: _Running) -> TaskResult:
         spec = task.spec
@@ -226,7 +250,8 @@ class EmbeddedWorker:
                 waits_for=partial(self._note_wait, task),
             )
             context.raise_if_cancelled()
-            return self._with_temporary(spec, self._runners[spec.kind](context))
+            with traced_jobs(session, f"{spec.kind.value} {spec.table}".strip()):
+                return self._with_temporary(spec, self._runners[spec.kind](context))
 
     def _note_wait(self, task: _Running, what: str) -> None:
         task.waits_for, task.waited = what, 0.0

@@ -11,7 +11,8 @@ import { Badge, Card, Facts, Failure, Select, Time, Waiting, useTick } from "../
 const LOG_MAX = 800
 
 export const logStatement = (condition) =>
-  `SELECT "at", consumer, event, messages, rows, bytes, duration_ms, txn, detail, server
+  `SELECT "at", consumer, event, messages, rows, bytes, duration_ms, fetch_ms, decode_ms, write_ms, commit_ms,
+    txn, detail, server
     FROM system.kafka_log WHERE ${condition} ORDER BY "at" DESC LIMIT ${LOG_MAX}`
 
 const millis = (text) => dateOf(text)?.getTime() ?? null
@@ -55,9 +56,10 @@ function roundsOf(lines) {
     else if (line.event === "COMMIT") {
       const work = Number(line.duration_ms)
       const start = round.start ?? line.at - work
-      const commit = Math.max(0, line.at - start - work)
       const { at: end, messages, rows, bytes: read } = line
-      Object.assign(round, { start, end, work, commit, messages, rows, bytes: read, state: "done" })
+      const [fetch, decode, write] = [line.fetch_ms, line.decode_ms, line.write_ms].map((text) => (isNone(text) ? null : Number(text)))
+      const commit = isNone(line.commit_ms) ? Math.max(0, end - start - work) : Number(line.commit_ms)
+      Object.assign(round, { start, end, work, fetch, decode, write, commit, messages, rows, bytes: read, state: "done" })
       open.delete(consumer)
     }
   }
@@ -89,7 +91,18 @@ const SPANS = { 60: "1 minute", 300: "5 minutes", 900: "15 minutes", 3600: "1 ho
 const SPAN_OPTIONS = Object.entries(SPANS).map(([key, words]) => [key, `the last ${words}`])
 const TICKS = 4
 
-/** One lane for each consumer, one box for each round; a box is split where a commit took long enough to be seen. */
+/** Pieces of a round's box: fetch, decode and write in this order from its beginning, the commit at its end. */
+function piecesOf(round, end) {
+  let at = round.start
+  const pieces = ["fetch", "decode", "write"].map((name) => {
+    const begin = at
+    at = Math.min(end - (round.commit ?? 0), begin + (round[name] ?? 0))
+    return [name, begin, at]
+  })
+  return [...pieces, ["commit", end - (round.commit ?? 0), end]].filter(([, begin, until]) => until > begin)
+}
+
+/** One lane for each consumer, one box for each round, split by what it spent its time on. */
 function Timeline({ rounds, from, to, chosen, onChoose }) {
   const consumers = [...new Set(rounds.map((round) => round.consumer))].sort((left, right) => left - right)
   const ticks = Array.from({ length: TICKS + 1 }, (_, index) => from + ((to - from) * index) / TICKS)
@@ -103,8 +116,10 @@ function Timeline({ rounds, from, to, chosen, onChoose }) {
     return html`<g key=${round.key} class=${kind} onClick=${() => onChoose(round.key)}>
       <title>${title}</title>
       <rect x=${`${x(round.start)}%`} width=${width(round.start, end)} y="3" height="18" rx="2" />
-      ${round.commit > 0 &&
-      html`<rect class="commit" x=${`${x(end - round.commit)}%`} width=${width(end - round.commit, end)} y="3" height="18" />`}
+      ${piecesOf(round, end).map(
+        ([name, begin, until]) =>
+          html`<rect key=${name} class=${name} x=${`${x(begin)}%`} width=${width(begin, until)} y="3" height="18" />`,
+      )}
     </g>`
   }
   return html`<div class="timeline">
@@ -126,18 +141,24 @@ function Timeline({ rounds, from, to, chosen, onChoose }) {
 
 const Legend = () =>
   html`<p class="legend">
-    <span class="box work">fetch, decode, views, write</span><span class="box commit">commit</span>
+    <span class="box fetch">fetch</span><span class="box decode">decode</span><span class="box write">views, write</span>
+    <span class="box work">Spark, waiting</span><span class="box commit">commit</span>
     <span class="box running">runs now</span><span class="box failed">failed</span>
     <span class="box repeated">not committed</span>
   </p>`
 
-/** What a round spent its time on, as far as it is known. */
+/** What a round spent its time on; `write` contains the views that Spark computes, which are shown for themselves. */
 function phasesOf(round, views) {
   if (round.state !== "done") return []
   const measured = Object.entries(views ?? {}).map(([name, value]) => [`view ${name}`, value * 1000, "view"])
-  const rest = Math.max(0, round.work - sum(measured.map(([, value]) => value)))
-  const words = measured.length ? "fetch, decode, other views, write" : "fetch, decode, views, write"
-  return [[words, rest, "work"], ...measured, ["commit", round.commit, "commit"]]
+  const ofViews = sum(measured.map(([, value]) => value))
+  const known = [
+    ["fetch", round.fetch, "fetch"],
+    ["decode", round.decode, "decode"],
+    ["write", Math.max(0, round.write - ofViews), "write"],
+  ].filter(([, value]) => value !== null)
+  const rest = Math.max(0, round.work - ofViews - sum(known.map(([, value]) => value)))
+  return [...known, ...measured, ["Spark, waiting", rest, "work"], ["commit", round.commit, "commit"]]
 }
 
 const Phases = ({ phases }) => {
@@ -182,7 +203,7 @@ const roundColumns = (onChoose) => [
     key: "phases",
     title: "of it",
     value: (row) => row.commit,
-    about: "Views where they are known, and the commit",
+    about: "fetch, decode and write of its slowest tasks, views, and the commit",
     show: (row) => row.phases.length > 0 && html`<${Phases} phases=${row.phases} />`,
   },
   numberColumn("commit", "commit", milliseconds),
