@@ -240,6 +240,62 @@ STREAMS = PanelRow(
     ),
 )
 
+TABLES = PanelRow(
+    title="Tables",
+    panels=(
+        Panel(
+            title="Freshness",
+            description="Time since the last commit of each table, also that of a merge.",
+            unit=PanelUnit.SECONDS,
+            queries=_series(
+                f"time() - max by (database, table) "
+                f"({_of('tilth_table_last_commit_timestamp_seconds', among=_TABLES)} > 0)",
+                "{{database}}.{{table}}",
+            ),
+            page=f"{_QUESTIONS}#5-why-does-a-topic-that-is-read-give-no-rows",
+        ),
+        Panel(
+            title="Parts",
+            description="Visible parts of each table, which merges keep few.",
+            unit=PanelUnit.COUNT,
+            queries=_by_table("tilth_table_parts"),
+            page=f"{_QUESTIONS}#18-why-are-these-parts-not-merged",
+        ),
+        Panel(
+            title="Row segments",
+            description="Row segments of tables with a memory buffer: rows that a flush has not sorted into parts yet.",
+            unit=PanelUnit.COUNT,
+            queries=_by_table("tilth_table_segments"),
+            page="docs/policies/flush.md",
+        ),
+        Panel(
+            title="Rows inserted",
+            description="Rows of all inserts and rounds, in a second.",
+            unit=PanelUnit.PER_SECOND,
+            queries=_rate_by_table("tilth_table_inserted_rows_total"),
+            page=f"{OPERATE}/sizing.md#what-one-node-does",
+        ),
+        Panel(
+            title="Backlog",
+            description="Kinds of maintenance that each table has work for.",
+            unit=PanelUnit.COUNT,
+            queries=_by_table("tilth_table_waiting_ops"),
+            page=f"{OPERATE}/background-tasks.md#see-them",
+        ),
+        Panel(
+            title="Hosted tables",
+            description="Tables that each server hosts, and those without lines of their own on this board, because "
+            "they are more than the setting server.metrics-tables-max.",
+            unit=PanelUnit.COUNT,
+            queries=(
+                *_series(_sum(_of("tilth_tables_hosted"), "instance"), "{{instance}}"),
+                *_series(_sum(_of("tilth_metrics_tables_left_out"), "instance"), "{{instance}} without lines"),
+            ),
+            page=f"{OPERATE}/servers.md#who-hosts-what",
+        ),
+    ),
+)
+
 QUERIES = PanelRow(
     title="Queries and INSERTs",
     panels=(
@@ -376,10 +432,10 @@ CLUSTER = PanelRow(
             page=f"{_QUESTIONS}#22-does-spark-still-answer",
         ),
         Panel(
-            title="Free disk of workers",
-            description="Free disk for temporary files of workers in other processes.",
-            unit=PanelUnit.BYTES,
-            queries=_series(_of("tilth_worker_free_disk_bytes"), "{{worker}}"),
+            title="Free disk",
+            description="Free share of the disks that servers and their workers write to.",
+            unit=PanelUnit.SHARE,
+            queries=_series(f"{_of('tilth_disk_free_bytes')} / {_of('tilth_disk_bytes')}", "{{instance}} {{disk}}"),
             page=f"{OPERATE}/sizing.md#disk",
         ),
         Panel(
@@ -407,7 +463,7 @@ CLUSTER = PanelRow(
     ),
 )
 
-ROWS = (NOW, STREAMS, QUERIES, MAINTENANCE, CLUSTER)
+ROWS = (NOW, STREAMS, TABLES, QUERIES, MAINTENANCE, CLUSTER)
 
 
 def panels() -> list[Panel]:

@@ -506,6 +506,7 @@ class Node:
                 inserts=self.engine.insert_stats,
                 statements=self.engine.statement_stats,
                 traces=tracing.stats,
+                numbers=partial(self.engine.server_numbers, server_settings.metrics_tables_max),
             ),
         )
         runners = all_runners(self._clock, self.engine.snapshots, self._consume)

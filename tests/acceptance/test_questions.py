@@ -301,10 +301,6 @@ def test_the_mess_has_its_alarms_and_no_others_where_all_is_well(mess: Mess) -> 
     assert counts["transaction_lost"] == counts["table_without_host"] == counts["catalog_away"] == 0
 
 
-#: Metrics of the dashboard that have no series here: of workers in other processes.
-WITHOUT_SERIES = {"tilth_worker_free_disk_bytes"}
-
-
 def test_every_metric_of_the_dashboard_is_exposed(mess: Mess) -> None:
     """Costs one scrape."""
     lines = httpx.get(f"{mess.node.url}/metrics").text.splitlines()
@@ -312,7 +308,7 @@ def test_every_metric_of_the_dashboard_is_exposed(mess: Mess) -> None:
     expressions = [query.expression for panel in panels() for query in panel.queries]
     wanted = {name for each in expressions for name in re.findall(r"\b([a-z_]\w*)\{", each)} - {"up"}
     assert len(wanted) > 20
-    assert wanted - exposed == WITHOUT_SERIES
+    assert wanted - exposed == set()
 
 
 # --- the console -----------------------------------------------------------------------------------------------------

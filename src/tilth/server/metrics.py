@@ -35,6 +35,7 @@ from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import ConsumerStats, ReplayStats
 from tilth.introspection.alarms.alarm import Alarm
+from tilth.introspection.numbers import ServerNumbers, TableNumbers
 from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
@@ -157,6 +158,15 @@ HTTP_SECONDS = Metric(
 HTTP_RUNNING = Metric("tilth_http_requests_running", _GAUGE, (), "Requests that are being answered now.")
 
 
+DISK_BYTES = Metric(
+    "tilth_disk_bytes",
+    _GAUGE,
+    ("disk",),
+    "Size of a disk that this server writes to, by folder, or that a worker in another process reports, by its name.",
+)
+DISK_FREE = Metric("tilth_disk_free_bytes", _GAUGE, ("disk",), "Bytes that are free there.")
+
+
 # Any: dataclasses of the rooms.
 def _declared(*kinds: Any) -> tuple[Metric, ...]:
     return tuple(metric for kind in kinds for _, metrics in metrics_of(kind) for metric in metrics)
@@ -177,7 +187,8 @@ METRICS = (
     *_declared(MaintenanceNumbers),
     *FIND_BEST,
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_RUNNING),
-    *_declared(TraceStats),
+    *_declared(TraceStats, ServerNumbers, TableNumbers),
+    *(DISK_BYTES, DISK_FREE),
 )
 
 SERVICE_STATES = ("running", "idle", "waiting", "stopped", "failed")
@@ -199,6 +210,7 @@ class MetricSources:
     inserts: Callable[[], InsertStats] | None = None
     statements: Callable[[], StatementStats] | None = None
     traces: Callable[[], TraceStats] | None = None
+    numbers: Callable[[], ServerNumbers] | None = None
 
 
 class Metrics(Collector):
@@ -238,6 +250,7 @@ class Metrics(Collector):
             **_call("inserts", sources.inserts, _fields),
             **_call("statements", sources.statements, _fields),
             **_call("traces", sources.traces, _fields),
+            **_call("numbers", sources.numbers, _numbers),
             **_call("http", self.http.stats, _http),
         }
         for source, reading in self._rooms.read(calls).items():
@@ -289,6 +302,15 @@ def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
 
 def _alarms(counts: Mapping[Alarm, int]) -> Iterator[Sample]:
     yield from ((FINDINGS, (alarm.name, alarm.severity.value), count) for alarm, count in counts.items())
+
+
+def _numbers(numbers: ServerNumbers) -> Iterator[Sample]:
+    yield from _fields(numbers)
+    for table in numbers.tables:
+        yield from _fields(table, (table.database, table.table))
+    for disk in numbers.disks:
+        yield DISK_BYTES, (disk.name,), disk.size
+        yield DISK_FREE, (disk.name,), disk.free
 
 
 def _services(services: Sequence[ServiceStats]) -> Iterator[Sample]:

@@ -124,6 +124,15 @@ class ServerSettings:
         "16 to 1024 visible characters. Empty: the environment's TILTH_SERVICE_TOKEN. Without a token the node takes "
         "no such workers.",
     )
+    metrics_tables_max: int = node_setting(
+        "server.metrics-tables-max",
+        200,
+        within(int, 0, 100_000),
+        "Tables up to which each one that the server hosts has series of its own among the metrics (`tilth_table_*`); "
+        "with more of them none has, and `tilth_metrics_tables_left_out` says how many they are. More: charts of each "
+        "table. Fewer: less work for Prometheus.",
+        unit="tables",
+    )
     worker_gone_seconds: float = node_setting(
         "server.worker-gone-bound",
         GONE_SECONDS,

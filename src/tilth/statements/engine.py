@@ -39,6 +39,7 @@ from tilth.grammar.statements import InsertData, Name, Query, WithSettings
 from tilth.grammar.text.date_diff import with_unit_diff
 from tilth.introspection.alarms.alarm import Alarm
 from tilth.introspection.alarms.alarms import count_findings
+from tilth.introspection.numbers import ServerNumbers, server_numbers
 from tilth.introspection.registry import build_system_table, find_system_table
 from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
@@ -132,6 +133,10 @@ class SqlEngine:
     def alarms(self) -> dict[Alarm, int]:
         """Return the number of findings of each alarm that this server reports."""
         return count_findings(self._services)
+
+    def server_numbers(self, tables_max: int) -> ServerNumbers:
+        """Return numbers of tables and disks for metrics. Raises UnavailableError."""
+        return server_numbers(self._services, tables_max)
 
     def run(
         self,

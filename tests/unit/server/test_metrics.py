@@ -17,6 +17,8 @@ from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import Offset, PartitionEnd, ReplayStats, TopicPartitionStats
 from tilth.introspection.alarms.alarms import ALARMS
+from tilth.introspection.alarms.stores import Disk
+from tilth.introspection.numbers import ServerNumbers, TableNumbers
 from tilth.maintenance import MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
@@ -122,6 +124,18 @@ def warehouse() -> WarehouseStats:
     return WarehouseStats(done=1, failed=2, cancelled=3, lost=4, workers=(WORKER,), warehouses=(WAREHOUSE,))
 
 
+NUMBERS = ServerNumbers(
+    hosted=25,
+    left_out=26,
+    tables=(
+        TableNumbers(
+            database="db", table="t", parts=27, segments=28, inserted=29, removed=30, last_commit=31.5, waiting=32
+        ),
+    ),
+    disks=(Disk("/data", "", 33, 34),),
+)
+
+
 @pytest.fixture
 def metrics() -> Metrics:
     sources = MetricSources(
@@ -136,6 +150,7 @@ def metrics() -> Metrics:
         inserts=lambda: InsertStats(batched=18, batches=19, memory_rejections=20),
         statements=lambda: StatementStats(sent_again=22),
         traces=lambda: TraceStats(sent=23, dropped=24),
+        numbers=lambda: NUMBERS,
     )
     return Metrics(SystemClock(), sources)
 

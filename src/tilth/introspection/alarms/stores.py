@@ -31,7 +31,7 @@ NOTES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Disk:
+class Disk:
     """A disk that this server or one of its workers writes to."""
 
     folder: str
@@ -39,6 +39,10 @@ class _Disk:
     worker: str
     size: int
     free: int
+
+    @property
+    def name(self) -> str:
+        return self.worker or self.folder
 
     @property
     def is_full(self) -> bool:
@@ -52,12 +56,12 @@ class _Disk:
         where = f"the disk of worker {self.worker}" if self.worker else f"the disk with {self.folder}"
         share = 100 * self.free / self.size
         return AlarmFinding(
-            subject=self.worker or self.folder,
+            subject=self.name,
             sentence=f"{where} has {show_bytes(self.free)} free, {share:.0f} % of {show_bytes(self.size)}{effect}",
         )
 
 
-def _disks(seen: Observation) -> Iterator[_Disk]:
+def disks(seen: Observation) -> Iterator[Disk]:
     """Yield each disk of this machine once, and those that workers in other processes report."""
     services, devices = seen.services, set[int]()
     default = services.root.default
@@ -65,18 +69,18 @@ def _disks(seen: Observation) -> Iterator[_Disk]:
         found: DiskSpace | None = disk_space(folder)
         if found is not None and found.size and found.device not in devices:
             devices.add(found.device)
-            yield _Disk(folder, "", found.size, found.free)
+            yield Disk(folder, "", found.size, found.free)
     for worker in seen.workers:
         if worker.process is not None and worker.load.disk_bytes:
-            yield _Disk("", worker.name, worker.load.disk_bytes, worker.load.free_disk_bytes)
+            yield Disk("", worker.name, worker.load.disk_bytes, worker.load.free_disk_bytes)
 
 
 def _full(seen: Observation) -> Iterator[AlarmFinding]:
-    yield from (each.finding(": writes fail soon, or fail already") for each in _disks(seen) if each.is_full)
+    yield from (each.finding(": writes fail soon, or fail already") for each in disks(seen) if each.is_full)
 
 
 def _low(seen: Observation) -> Iterator[AlarmFinding]:
-    yield from (each.finding("") for each in _disks(seen) if each.is_low and not each.is_full)
+    yield from (each.finding("") for each in disks(seen) if each.is_low and not each.is_full)
 
 
 def _away(seen: Observation) -> Iterator[AlarmFinding]:
