@@ -192,11 +192,10 @@ STREAMS = PanelRow(
             page=f"{_QUESTIONS}#14-how-long-until-the-lag-is-gone-and-what-bounds-the-rate",
         ),
         Panel(
-            title="Age of the lag",
-            description="Time since the end of a topic partition was seen: a lag that is older than a minute is not "
-            "to be trusted.",
+            title="Age of the oldest unread message",
+            description="Time for which it has waited, at most; 0 where all are read, no line where it is not known.",
             unit=PanelUnit.SECONDS,
-            queries=_by_table("tilth_ingest_lag_age_seconds", sums="max"),
+            queries=_by_table("tilth_ingest_oldest_unread_seconds", sums="max"),
             page=f"{_QUESTIONS}#4-why-is-a-topic-not-read",
         ),
         Panel(

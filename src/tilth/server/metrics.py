@@ -76,6 +76,7 @@ _GAUGE, _COUNTER = MetricType.GAUGE, MetricType.COUNTER
 _TABLE = ("database", "table")
 _SERVICE = (*_TABLE, "service")
 _TOPIC_PARTITION = (*_TABLE, "topic", "partition")
+_CONSUMER = (*_TABLE, "consumer")
 
 SOURCE_UP = Metric("tilth_metrics_source_up", _GAUGE, ("source",), "1 if the room's numbers could be read, else 0.")
 
@@ -105,6 +106,12 @@ INGEST_LAG_AGE = Metric(
     _GAUGE,
     _TOPIC_PARTITION,
     "Time since the end of the topic partition was seen; NaN: never, as of a topic that was never found.",
+)
+INGEST_UNREAD = Metric(
+    "tilth_ingest_oldest_unread_seconds",
+    _GAUGE,
+    _CONSUMER,
+    "Time for which the oldest message that is not read has waited, at most; 0: all are read; NaN: not known.",
 )
 INGEST_OFFSET = Metric("tilth_ingest_offset", _GAUGE, _TOPIC_PARTITION, "The stored offset: the next message to read.")
 TASKS_ENDED = Metric("tilth_tasks_ended_total", _COUNTER, ("result",), "Tasks that ended, by how.")
@@ -177,7 +184,7 @@ METRICS = (
     SOURCE_UP,
     FINDINGS,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
-    *(INGEST_LAG, INGEST_LAG_AGE, INGEST_OFFSET),
+    *(INGEST_LAG, INGEST_LAG_AGE, INGEST_UNREAD, INGEST_OFFSET),
     *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats, StatementStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
     *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
@@ -327,6 +334,8 @@ def _consumers(consumers: Sequence[ConsumerStats]) -> Iterator[Sample]:
     for one in consumers:
         labels = (one.database, one.table, str(one.consumer))
         yield from _fields(one, labels)
+        age = None if one.doing is None else one.doing.oldest_unread_age
+        yield INGEST_UNREAD, labels, math.nan if age is None else age
         for partition in one.partitions:
             partition_labels = (
                 one.database,

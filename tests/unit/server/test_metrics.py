@@ -15,7 +15,7 @@ from tilth.base.tracing import TraceStats
 from tilth.catalog import CatalogStats
 from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
-from tilth.ingest import Offset, PartitionEnd, ReplayStats, TopicPartitionStats
+from tilth.ingest import ActivityKind, Doing, Offset, PartitionEnd, ReplayStats, TopicPartitionStats
 from tilth.introspection.alarms.alarms import ALARMS
 from tilth.introspection.alarms.stores import Disk
 from tilth.introspection.numbers import ServerNumbers, TableNumbers
@@ -66,6 +66,7 @@ CONSUMER = replace(
     rows=39,
     dead=1,
     bytes=4000,
+    doing=Doing(kind=ActivityKind.READING, since_ms=0, oldest_unread_age=1.5),
 )
 TASK = TaskInfo(
     id="t",
@@ -186,6 +187,7 @@ def test_consumers(metrics: Metrics) -> None:
     assert value(metrics, "tilth_ingest_lag_age_seconds", **place, partition="4") == 0
     assert value(metrics, "tilth_ingest_offset", **place, partition="3") == 10
     assert value(metrics, "tilth_ingest_rows_total", database="shop", table="topic", consumer="1") == 39
+    assert value(metrics, "tilth_ingest_oldest_unread_seconds", database="shop", table="topic", consumer="1") == 1.5
     assert value(metrics, "tilth_ingest_replayed_total", database="db", table="k") == 21
     stored = [labels for name, labels in samples(metrics) if name == "tilth_ingest_offset"]
     assert len(stored) == 1, "no offset is stored for the other partition"
@@ -200,6 +202,16 @@ def test_transactions_tasks_and_warehouses(metrics: Metrics) -> None:
     assert value(metrics, "tilth_worker_free_cores", worker="w") == 2.5
     assert value(metrics, "tilth_worker_free_disk_bytes", worker="w") == 7
     assert value(metrics, "tilth_warehouse_tasks", warehouse="write", state="waiting") == 2
+
+
+def test_tables_disks_and_traces(metrics: Metrics) -> None:
+    table = {"database": "db", "table": "t"}
+    assert value(metrics, "tilth_table_parts", **table) == 27
+    assert value(metrics, "tilth_table_inserted_rows_total", **table) == 29
+    assert value(metrics, "tilth_table_last_commit_timestamp_seconds", **table) == 31.5
+    assert value(metrics, "tilth_metrics_tables_left_out") == 26
+    assert value(metrics, "tilth_disk_free_bytes", disk="/data") == 34
+    assert value(metrics, "tilth_trace_spans_dropped_total") == 24
 
 
 def test_maintenance_keeps_the_seeds_names(metrics: Metrics) -> None:

@@ -197,6 +197,15 @@ class ViewRefusal(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class NewestRead(msgspec.Struct, frozen=True, kw_only=True):
+    """Time of the last message of a topic partition that was read."""
+
+    topic: str
+    partition: int
+    #: Time of the producer or of the broker, in milliseconds since 1970.
+    sent_ms: int
+
+
 class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one task, or of all tasks of a round."""
 
@@ -212,6 +221,8 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     #: Time to read and decode; only in results of one task whose rows stream on.
     reading_seconds: float = 0.0
+    #: The last messages, with a valid time, of each topic partition.
+    newest: tuple[NewestRead, ...] = ()
     #: Time to wait for messages, to decode and check them, to write parts: of one task, or of the task of a round that
     #: took longest for it; the last one with `view_seconds`.
     fetch_seconds: float = 0.0
@@ -245,10 +256,20 @@ def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
         bytes=sum(facts.bytes for facts in known),
         broken=next((facts.broken for facts in known if facts.broken), ""),
         refusing=tuple(dict.fromkeys(view for facts in known for view in facts.refusing)),
+        newest=_newest(each for facts in known for each in facts.newest),
         fetch_seconds=max((facts.fetch_seconds for facts in known), default=0.0),
         decode_seconds=max((facts.decode_seconds for facts in known), default=0.0),
         write_seconds=max((facts.write_seconds for facts in known), default=0.0),
     )
+
+
+def _newest(found: Iterable[NewestRead]) -> tuple[NewestRead, ...]:
+    """Return one for each topic partition, out of those of several tasks."""
+    newest: dict[tuple[str, int], NewestRead] = {}
+    for each in found:
+        before = newest.get((each.topic, each.partition), each)
+        newest[each.topic, each.partition] = max(before, each, key=lambda one: one.sent_ms)
+    return tuple(newest.values())
 
 
 def with_refused(facts: RoundFacts, job: RoundJob, refusals: Sequence[ViewRefusal]) -> RoundFacts:

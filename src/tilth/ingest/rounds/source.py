@@ -19,9 +19,9 @@ import pyarrow as pa
 from tilth.base.clock import SystemClock
 from tilth.ingest.kafka.broker import Fetched
 from tilth.ingest.messages.dead import dead_letter_rows
-from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, broken
+from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, broken, micros_of
 from tilth.ingest.rounds.keep import Keeper, Kept
-from tilth.ingest.rounds.round import RoundFacts, RoundJob
+from tilth.ingest.rounds.round import NewestRead, RoundFacts, RoundJob
 from tilth.ingest.rounds.timed import Stopwatch, Timed
 from tilth.ingest.rounds.write import HELD_BYTES_MAX, RoundPartWriter
 from tilth.ingest.settings import ErrorMode
@@ -90,6 +90,11 @@ class SourceTask:
             broken=self._first_broken,
             refusing=tuple(self._refusing),
             attempt=self._attempt,
+            newest=tuple(
+                NewestRead(topic=topic, partition=partition, sent_ms=counts.newest_ms)
+                for (topic, partition), counts in self._counts.items()
+                if counts.newest_ms
+            ),
             fetch_seconds=self._fetched.seconds,
             decode_seconds=self._decoding.seconds,
             write_seconds=self._writing.seconds,
@@ -123,6 +128,7 @@ class SourceTask:
         counts = self._counts[fetched.topic, fetched.partition]
         counts.messages += decoded.messages
         counts.rows += decoded.rows.num_rows
+        counts.newest_ms = max(counts.newest_ms, _sent_ms(fetched.messages))
         self._bytes += size
         if self._job.config.error_mode is not ErrorMode.STREAM:
             # In stream mode they are rows.
@@ -187,11 +193,19 @@ def write_dead_letters(job: RoundJob, writer: RoundPartWriter, found: Sequence[B
         writer.write(job.dead_letters.table, layout, dead_letter_rows(found))
 
 
+def _sent_ms(messages: Sequence[Message]) -> int:
+    """Return the time of the last message; 0: there is none, or it has none."""
+    micros = micros_of(messages[-1], 1000) if messages else None
+    return 0 if micros is None else micros // 1000
+
+
 class _Counts:
     """Counts of one topic partition."""
 
     def __init__(self) -> None:
         self.messages = self.rows = self.dead = self.refused = 0
+        #: Time of the last message; 0: none had a valid time.
+        self.newest_ms = 0
 
     def of(self, topic: str, partition: int, start: int, end: int) -> LedgerRange:
         return LedgerRange(

@@ -62,6 +62,8 @@ class Doing:
     view_seconds: float = 0.0
     #: Reason why its task does not go on; empty: it does.
     waits_for: str = ""
+    #: Seconds for which the oldest unread message has waited at most; 0: there is none; None: not known.
+    oldest_unread_age: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -92,6 +94,15 @@ class Activity:
     _view: str = ""
     #: Start time of that view.
     _view_ms: int = 0
+    #: Time by topic partition before which no unread message of it was sent.
+    read_up_to: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def successor(self, offsets: dict[TopicPartition, int], *, now_ms: int) -> Activity:
+        """Return the activity of the consumer that is started now. Where its offset is another one, as after a reset,
+        nothing is known of what it reads next.
+        """
+        same = {each: at for each, at in self.read_up_to.items() if offsets.get(each) == self.offsets.get(each)}
+        return Activity(offsets, now_ms, read_up_to=same)
 
     def record_ends(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:
         """Record the ends of its topic partitions, which it has polled."""
@@ -106,6 +117,10 @@ class Activity:
             self._waiting_ms = 0
             self._rounds.clear()
         self._blocked_ms = (self._blocked_ms or now_ms) if uncommitted and not behind else 0
+        for partition, end in ends.items():
+            # A message that comes from now on has not waited yet.
+            if end.high <= self.offsets.get(partition, -1):
+                self.read_up_to[partition] = now_ms
 
     def record_begin(self, ranges: Iterable[OffsetRange], *, rows_max: int, now_ms: int) -> None:
         """Record that a round begins."""
@@ -120,9 +135,14 @@ class Activity:
         """Record that its round is in this slow view; an empty name: that view has ended."""
         self._view, self._view_ms = view, since_ms
 
-    def record_commit(self, ranges: Iterable[OffsetRange], *, now_ms: int) -> None:
-        """Record that the round was committed."""
+    def record_commit(
+        self, ranges: Iterable[OffsetRange], *, now_ms: int, newest: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Record that the round was committed; `newest`: times of the last messages that it has read."""
         messages = 0
+        for partition, sent_ms in (newest or {}).items():
+            # Clocks of producers may be ahead.
+            self.read_up_to[partition] = max(self.read_up_to.get(partition, 0), min(sent_ms, now_ms))
         for each in ranges:
             self.offsets[TopicPartition(each.topic, each.partition)] = each.end
             messages += each.end - each.start
@@ -138,6 +158,7 @@ class Activity:
             round_seconds=seconds,
             view=self._view,
             view_seconds=max(0.0, (now_ms - self._view_ms) / 1000) if self._view else 0.0,
+            oldest_unread_age=self._unread_age(now_ms),
         )
         return replace(doing, kind=ActivityKind.WAITING, waits_for=waits_for) if waits_for else doing
 
@@ -160,6 +181,17 @@ class Activity:
             return Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=self._blocked_ms, uncommitted=uncommitted)
         kind = ActivityKind.IDLE if self._polled_ms else ActivityKind.STARTING
         return Doing(kind=kind, since_ms=self._message_ms or self.since_ms)
+
+    def _unread_age(self, now_ms: int) -> float | None:
+        """Return for how long the oldest unread message has waited at most; None: not known."""
+        if not self._polled_ms:
+            return None
+        ends = ((partition, self._ends.get(partition), offset) for partition, offset in self.offsets.items())
+        unread = [partition for partition, end, offset in ends if end is not None and end.high > offset]
+        known = [self.read_up_to[partition] for partition in unread if partition in self.read_up_to]
+        if len(known) < len(unread):
+            return None
+        return max(0.0, (now_ms - min(known, default=now_ms)) / 1000)
 
     def _behind(self) -> tuple[int, int]:
         """Messages that can be read, and messages in open transactions."""

@@ -160,7 +160,7 @@ class Consumers:
             known.server = server
             known.fence, known.kafka, known.rows_max = lease.fence, definitions.kafka, definitions.config.block_rows
             offsets = {partition: stored.offset for partition, stored in positions.items()}
-            known.activity = Activity(offsets, self._clock.now_ms())
+            known.activity = known.activity.successor(offsets, now_ms=self._clock.now_ms())
         handle = self._dispatcher.submit(spec)
         with self._lock:
             known.handle = handle
@@ -382,7 +382,8 @@ class Consumers:
             known.round_seconds, known.view_seconds = call.seconds, facts.view_seconds
             known.last_broken = facts.broken or known.last_broken
             known.last_commit_ms = self._clock.now_ms()
-            known.activity.record_commit(known.ranges, now_ms=known.last_commit_ms)
+            newest = {TopicPartition(each.topic, each.partition): each.sent_ms for each in facts.newest}
+            known.activity.record_commit(known.ranges, now_ms=known.last_commit_ms, newest=newest)
         self._dispatcher.round_ended(task, Cost(input_bytes=facts.bytes, seconds=call.seconds))
         self._reporter.record_commit(call, commit_seconds=commit_seconds)
         return RoundCommitted(commit_ts=committed.commit_ts)

@@ -107,6 +107,13 @@ KAFKA_TABLES = SystemTable(
             "lag_age", NUMBER, "Seconds since the ends of all its topic partitions were seen; NULL: one was never seen."
         ),
         ColumnDoc(
+            "oldest_unread_age",
+            NUMBER,
+            "Seconds for which the oldest message that is not read has waited, at most: since its topic partition was "
+            "read to its end, or, if that is later, since the last message was sent that was read; 0: all are read. "
+            "NULL: not known, as before the first round after a start, or it does not run.",
+        ),
+        ColumnDoc(
             "uncommitted",
             INTEGER,
             "Messages of the lag that are in transactions which are still open; NULL: not known.",

@@ -189,3 +189,47 @@ def until(clock: ManualClock, reports: Reports) -> None:
         if reports.came.acquire(timeout=0.01):
             return
     raise AssertionError("nothing was reported")
+
+
+def unread_age(activity: Activity, *, now_ms: int) -> float | None:
+    return activity.doing(now_ms=now_ms).oldest_unread_age
+
+
+def test_the_age_of_the_oldest_unread_message_is_bounded() -> None:
+    activity = Activity({A: 5}, 0)
+    assert unread_age(activity, now_ms=1_000) is None
+    activity.record_ends(reaching(9), now_ms=2_000)
+    # Nobody knows when the first of the four was sent.
+    assert unread_age(activity, now_ms=3_000) is None
+    activity.record_commit(a_range(5, 7), now_ms=4_000, newest={A: 1_500})
+    assert unread_age(activity, now_ms=4_500) == 3.0
+    # The consumer hangs: the messages wait on.
+    assert unread_age(activity, now_ms=64_500) == 63.0
+    activity.record_commit(a_range(7, 9), now_ms=65_000, newest={A: 1_700})
+    activity.record_ends(reaching(9), now_ms=66_000)
+    assert unread_age(activity, now_ms=3_600_000) == 0.0
+    activity.record_ends(reaching(9), now_ms=3_601_000)
+    activity.record_ends(reaching(10), now_ms=3_602_000)
+    # It came since the poll before, however old the last one is that was read.
+    assert unread_age(activity, now_ms=3_603_000) == 2.0
+    # Messages of an open transaction are unread, too.
+    activity.record_commit(a_range(9, 10), now_ms=3_604_000)
+    activity.record_ends(reaching(10, 12), now_ms=3_605_000)
+    assert unread_age(activity, now_ms=3_605_000) == 4.0
+
+
+def test_a_clock_of_a_producer_that_is_ahead_makes_no_message_younger_than_new() -> None:
+    activity = Activity({A: 5}, 0)
+    activity.record_ends(reaching(9), now_ms=2_000)
+    activity.record_commit(a_range(5, 7), now_ms=4_000, newest={A: 9_000_000})
+    assert unread_age(activity, now_ms=5_000) == 1.0
+
+
+def test_a_consumer_that_is_started_again_knows_what_its_predecessor_knew_unless_its_offset_moved() -> None:
+    activity = Activity({A: 5}, 0)
+    activity.record_ends(reaching(5), now_ms=1_000)
+    again, reset = activity.successor({A: 5}, now_ms=2_000), activity.successor({A: 0}, now_ms=2_000)
+    for each in (again, reset):
+        each.record_ends(reaching(8), now_ms=3_000)
+    assert unread_age(again, now_ms=3_000) == 2.0
+    assert unread_age(reset, now_ms=3_000) is None

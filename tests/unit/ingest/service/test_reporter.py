@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tests.unit.ingest.consume_world import Server, begin, done
-from tilth.ingest.rounds.round import RoundFacts, total_of
+from tilth.ingest.rounds.round import NewestRead, RoundFacts, total_of
 from tilth.ingest.service.reporter import Reporter
 from tilth.ingest.service.stats import ConsumeEventKind, EventLog, RoundPhases
 
@@ -34,3 +34,11 @@ def test_of_several_tasks_the_slowest_counts_for_each_phase() -> None:
     facts = total_of(tasks)
     assert (facts.fetch_seconds, facts.decode_seconds, facts.write_seconds) == (3.0, 2.0, 0.5)
     assert total_of([]).fetch_seconds == 0.0
+
+
+def test_of_several_tasks_the_newest_message_of_a_topic_partition_counts() -> None:
+    def read(partition: int, sent_ms: int) -> RoundFacts:
+        return RoundFacts(newest=(NewestRead(topic="a", partition=partition, sent_ms=sent_ms),))
+
+    found = total_of([read(0, 5), read(1, 7), read(0, 9), RoundFacts()]).newest
+    assert {each.partition: each.sent_ms for each in found} == {0: 9, 1: 7}
