@@ -104,3 +104,15 @@ def test_a_variable_that_is_no_setting_is_refused(tmp_path: Path) -> None:
     assert "UNKNOWN_SETTING" in output
     assert "TILTH_WAREHOUSE__QUERY_SLOTS" in output.replace(" ", "")
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("serve", "--data", "d"), ("worker", "--server", "http://h:1", "--warehouse", "w")]
+)
+def test_the_format_of_the_log_is_an_option_of_servers_and_workers(command: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*command, "--log-format", "xml"])
+    assert done.exit_code == 1
+    output = words(done)
+    assert "BAD_SETTING" in output
+    assert "log.format" in output
+    assert "text, json" in output
