@@ -7,6 +7,7 @@ again for a while.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -20,6 +21,7 @@ import pytest
 
 from tests.acceptance.console_browser import NARROW, WIDE, Browser
 from tests.acceptance.mess import Mess
+from tests.otlp_collector import Collector
 from tilth.base.errors import TilthError
 from tools.broker import JARS, Broker
 from tools.dashboard_panels import panels
@@ -39,10 +41,19 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def mess(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mess]:
+def collector() -> Iterator[Collector]:
+    with Collector() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mess(java_home: Path, tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Mess]:
     folder = tmp_path_factory.mktemp("mess")
     broker = Broker(folder / "broker", JARS, java_home)
-    node = NodeProcess(folder, settings={"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
+    # Only what a client traces is sent.
+    settings = {"log.format": "json", "trace.endpoint": collector.url, "trace.sample-ratio": "0"}
+    settings |= {"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"}
+    node = NodeProcess(folder, settings=settings)
     made = Mess(node, broker)
     try:
         broker.start()
@@ -309,6 +320,34 @@ def test_every_metric_of_the_dashboard_is_exposed(mess: Mess) -> None:
     wanted = {name for each in expressions for name in re.findall(r"\b([a-z_]\w*)\{", each)} - {"up"}
     assert len(wanted) > 20
     assert wanted - exposed == set()
+
+
+def test_a_client_that_traces_sees_its_statement_down_to_spark(mess: Mess, collector: Collector) -> None:
+    """Costs one query."""
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    statement = "SELECT count(*) FROM shop.crowded WHERE id > 0"
+    answer = httpx.post(f"{mess.node.url}/v1/sql", content=statement, headers={"traceparent": parent}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    spans = collector.wait_for(lambda spans: any(each.name == "statement" for each in spans))
+    assert {each.trace for each in spans} == {parent[3:35]}
+    by_name = {each.name: each for each in spans}
+    assert by_name["statement"].parent == parent[36:52]
+    assert by_name["statement"].attributes["tilth.query_id"] == answer.headers["X-Tilth-Query-Id"]
+    assert by_name["task query"].parent == by_name["statement"].id
+    assert by_name["spark"].parent == by_name["task query"].id
+    sent = re.search(r"^tilth_trace_spans_sent_total (.+)$", httpx.get(f"{mess.node.url}/metrics").text, re.M)
+    assert sent is not None
+    assert float(sent[1]) >= 1
+
+
+def test_each_line_of_the_log_is_an_object(mess: Mess) -> None:
+    """Costs nothing; the JVM and the command write lines of their own between them."""
+    lines = (mess.node.data.parent / "node.log").read_text().splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [line for line in lines if " action=" in line and not line.startswith("{")] == []
+    assert {each["message"] for each in found} >= {"node_started", "worker_joined", "consumer_started"}
+    assert {each.get("server") for each in found if each["message"] == "consumer_started"} != {None}
+    assert all(each["time"].endswith("Z") for each in found)
 
 
 # --- the console -----------------------------------------------------------------------------------------------------
