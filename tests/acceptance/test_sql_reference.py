@@ -1,5 +1,6 @@
 """Every example of docs/reference/sql.md, of the README and of the operators' pages runs as it stands, in its order, on
-one served node; docs/getting-started.md with a broker, and its answers are those that it shows.
+one served node, and so do those of docs/howto; docs/getting-started.md and the tutorials with a broker, their answers
+being those that they show.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tilth.grammar.text.script import split
+from tilth.statements.registry import parse
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 
@@ -21,14 +23,16 @@ pytestmark = pytest.mark.acceptance
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "sql.md"
 README = PAGE.parents[2] / "README.md"
-GETTING_STARTED = PAGE.parents[1] / "getting-started.md"
+DOCS = PAGE.parents[1]
+#: Pages whose answers are compared, each with the least number of its steps.
+STORIES = {"getting-started.md": 12, "tutorials/dashboard.md": 6, "tutorials/cdc.md": 8}
 #: Blocks marked `sql broker` need a broker that answers; the ingest tests run those forms.
 BLOCK = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
-#: Blocks of getting-started.md: statements or a program, and the answer behind them.
+BROKER_BLOCK = re.compile(r"^```sql broker\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: Blocks of getting-started.md and of tutorials: statements or a program, and the answer behind them.
 STEP = re.compile(r"^```(sql|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 EXAMPLES_MIN = 30
 OPERATE_MIN = 7
-STEPS_MIN = 12
 #: Until a topic has been read.
 SECONDS_MAX = 60
 
@@ -56,6 +60,15 @@ def test_the_queries_of_the_operators_pages_run(node: NodeProcess) -> None:
             assert b"".join(reply.pieces), statement
 
 
+def test_the_jobs_of_a_data_engineer_run(node: NodeProcess) -> None:
+    """Each page makes what it needs, and leaves nothing; those with a broker are read alone."""
+    for page in sorted((DOCS / "howto").glob("*.md")):
+        for statement in (one for block in BLOCK.findall(page.read_text()) for one in split(block)):
+            node.connection.sql(statement)
+        for block in BROKER_BLOCK.findall(page.read_text()):
+            assert all(parse(statement) for statement in split(block)), page
+
+
 def test_the_python_of_the_readme_runs_as_one_block(node: NodeProcess, tmp_path: Path) -> None:
     text = README.read_text()
     first = BLOCK.search(text)
@@ -80,13 +93,15 @@ def test_every_example_runs(node: NodeProcess) -> None:
             assert b"".join(reply.pieces), statement
 
 
-def test_getting_started_runs_and_answers_as_it_shows(node: NodeProcess, broker: Broker, tmp_path: Path) -> None:
-    steps = STEP.findall(GETTING_STARTED.read_text())
-    assert len(steps) >= STEPS_MIN
+@pytest.mark.parametrize("name", STORIES)
+def test_a_page_with_a_broker_runs_and_answers_as_it_shows(node: NodeProcess, broker: Broker, name: str) -> None:
+    steps = STEP.findall((DOCS / name).read_text())
+    assert len(steps) >= STORIES[name]
     for language, text, answer in steps:
-        block = text.replace("localhost:9092", broker.bootstrap)
+        block = text.replace("localhost:9092", broker.bootstrap).replace("http://127.0.0.1:7411", node.url)
         if language == "python":
-            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True)
+            # Programs stand in the checkout, beside its tools.
+            subprocess.run([sys.executable, "-c", block], cwd=README.parent, check=True, timeout=SECONDS_MAX)
             continue
         *before, last = split(block)
         for statement in before:
