@@ -10,8 +10,14 @@ from collections.abc import Iterator
 import pytest
 
 import tilth
+from tests.tidy.sources import ROOT
 from tilth.base.errors import TilthError
 from tilth.front import LocalNode
+from tilth.grammar.statements import CreateTable, CreateView
+from tilth.migration import translate_script
+from tilth.model.types import quoted
+from tilth.statements.definitions.databases import UseDatabase
+from tilth.statements.registry import parse
 from tools.foreign import COLLECTION, Class, Judged, judge_all, run_on
 
 pytestmark = pytest.mark.acceptance
@@ -21,6 +27,9 @@ WIDER = COLLECTION.with_name("foreign_wider.sql")
 #: A floor for each collection: what works today goes on working.
 WORKING_MIN = 100
 WIDER_WORKING_MIN = 60
+
+#: Statements of the corpus of DDL that only a server can refuse: a storage of that name is not there.
+NOT_KNOWN_BEFORE = [("clickhouse", "CREATE TABLE shop.tiers", "STORAGE_NOT_FOUND")]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +103,26 @@ def test_these_work(judged: list[Judged], begin: str) -> None:
 
 def test_as_many_work_as_before(judged: list[Judged]) -> None:
     assert sum(each.result is Class.WORKS for each in judged) >= WORKING_MIN
+
+
+def test_what_import_ddl_lets_out_is_accepted_by_a_server(node: LocalNode) -> None:
+    """Every statement that translating the corpus gives, sent to the node that the others share: five seconds."""
+    refused = []
+    for path in sorted((ROOT / "tests" / "fixtures" / "ddl").glob("*.sql")):
+        database = "d"
+        for translated in translate_script(path.read_text()).statements:
+            if translated.statement is None:
+                continue
+            statement = parse(translated.statement)
+            if isinstance(statement, CreateTable | CreateView) and statement.name.database:
+                node.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(statement.name.database)}")
+            try:
+                node.sql(translated.statement, database=database, settings=dict(translated.settings))
+            except TilthError as error:
+                refused.append((path.stem, translated.what, error.code))
+            if isinstance(statement, UseDatabase):
+                database = statement.database
+    assert refused == NOT_KNOWN_BEFORE
 
 
 def test_settings_of_set_hold_for_what_follows(node: LocalNode) -> None:

@@ -8,6 +8,7 @@ Tests: tests/unit/migration/test_translate_lake.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilth.grammar.errors import SqlSyntaxError
@@ -46,6 +47,8 @@ class ForeignTable:
     #: Columns of PRIMARY KEY, among the columns or at one of them.
     primary_key: tuple[str, ...] = ()
     is_key_unique: bool = True
+    #: Types that the system spells as another one here, by their names without brackets.
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, column: str) -> bool:
         return any(each.name.lower() == column.lower() for each in self.columns)
@@ -125,6 +128,7 @@ def _read_column(draft: Draft, cursor: Cursor, table: ForeignTable) -> None:
     at = cursor.peek().start
     name = cursor.name("a column")
     text = read_type(draft, cursor, name)
+    text = table.spelled.get(text.lower(), text)
     written = _parsed(draft, at, text)
     facts = _Facts()
     while _read_attribute(draft, cursor, table, name, facts):
@@ -233,7 +237,7 @@ def _read_generated(draft: Draft, cursor: Cursor, name: str, facts: _Facts) -> N
     facts.default = _in_single_quotes(cursor.expression("an expression"))
     facts.kind = ColumnKind.MATERIALIZED
     cursor.expect_symbol(")")
-    why = "SELECT * leaves it out, and an INSERT that brings it is refused; elsewhere its value is compared"
+    why = "it is computed in UTC, SELECT * leaves it out, and an INSERT that brings it is refused"
     draft.find(Difference.DIFFERS, at, f"column {shown(name)} GENERATED is created as MATERIALIZED", why)
 
 

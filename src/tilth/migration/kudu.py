@@ -10,6 +10,7 @@ Tests: tests/unit/migration/test_translate_lake.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tilth.grammar.statements import CreateTable
 from tilth.grammar.text.cursor import Cursor
@@ -19,6 +20,8 @@ from tilth.migration.report import Difference
 from tilth.model.table import Engine, Transform, TransformKind
 from tilth.model.types import Kind, Simple
 
+#: Impala's names of types that Tilth's grammar reads as other ones.
+_SPELLED = MappingProxyType({"real": "DOUBLE", "decimal": "DECIMAL(9, 0)"})
 _TIMES = (Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ), Simple(Kind.DATE))
 
 
@@ -38,7 +41,7 @@ def read_kudu_table(draft: Draft) -> CreateTable:
         draft.find(Difference.LEFT_OUT, at, "EXTERNAL", "files lie in the storage of the table")
     cursor.expect("TABLE")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    table = ForeignTable(name=read_name(draft, cursor))
+    table = ForeignTable(name=read_name(draft, cursor), spelled=_SPELLED)
     if not cursor.is_symbol("("):
         why = "the columns are not written"
         hint = "SHOW CREATE TABLE in Impala, and import the columns; then INSERT .. SELECT"

@@ -161,6 +161,22 @@ _CLICKHOUSE_RULES = (
         lambda spec: isinstance(spec.type, Map) or _is_word_in("map")(spec),
     ),
 )
+_ALIAS_RULES = (
+    _TypeRule(
+        Difference.DIFFERS,
+        "TIMESTAMP has microseconds",
+        "in ClickHouse it is DateTime, which has whole seconds",
+        "DateTime",
+        _is_word_in("timestamp"),
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "VARCHAR(n) and CHAR(n) hold at most n characters, and longer values are refused",
+        "in ClickHouse they are String, whatever n is",
+        "String",
+        lambda spec: _is_word_in("varchar", "char")(spec) and _has_rule(LengthMax)(spec),
+    ),
+)
 _LAKE_RULES = (
     _TypeRule(
         Difference.DIFFERS,
@@ -178,6 +194,20 @@ _KUDU_RULES = (
         "TIMESTAMP_NTZ for local times",
         _has_kind(Kind.TIMESTAMP),
     ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "VARCHAR(n) refuses longer values",
+        "Kudu cuts them",
+        "STRING",
+        lambda spec: _is_word_in("varchar")(spec) and _has_rule(LengthMax)(spec),
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "a default that calls a function is computed for each INSERT",
+        "Kudu keeps the value that it had when the table was created",
+        "a literal",
+        lambda spec: "(" in (spec.default or ""),
+    ),
     *_LAKE_RULES,
 )
 _DECIMAL_RULE = _TypeRule(
@@ -191,14 +221,17 @@ _DECIMAL_RULE = _TypeRule(
 
 def meanings(table: CreateTable, source: ForeignSystem) -> list[Meaning]:
     """Return what of the table's types and keys means something else than in the system it comes from."""
-    rules = _rules(source)
-    found = [each for rule in rules if (each := _of_columns(rule, table.columns)) is not None]
-    return [*found, *_of_keys(table, source)]
+    return [*meanings_of_columns(table.columns, source), *_of_keys(table, source)]
+
+
+def meanings_of_columns(columns: Sequence[ColumnSpec], source: ForeignSystem) -> list[Meaning]:
+    """Return the same for columns alone, as ALTER TABLE adds them."""
+    return [each for rule in _rules(source) if (each := _of_columns(rule, columns)) is not None]
 
 
 def _rules(source: ForeignSystem) -> Sequence[_TypeRule]:
     if source in _OF_CLICKHOUSE:
-        return (*_CLICKHOUSE_RULES, _DECIMAL_RULE)
+        return (*_CLICKHOUSE_RULES, *_ALIAS_RULES, _DECIMAL_RULE)
     return (*_KUDU_RULES, _DECIMAL_RULE) if source is ForeignSystem.KUDU else _LAKE_RULES
 
 

@@ -36,9 +36,10 @@ from tilth.migration.clickhouse import translate_table
 from tilth.migration.draft import Draft, RefusedError, is_word, shown
 from tilth.migration.kudu import read_kudu_table
 from tilth.migration.lake import read_lake_table
-from tilth.migration.meanings import meanings
+from tilth.migration.meanings import meanings, meanings_of_columns
 from tilth.migration.report import DdlFinding, DdlReport, Difference, ForeignSystem, StatementVerdict, Translated
 from tilth.model.table import Engine
+from tilth.query.settings import settings_without_effect
 from tilth.statements.definitions.databases import CreateDatabase, UseDatabase
 from tilth.statements.definitions.storages import CreateStorage
 from tilth.statements.definitions.warehouses import CreateWarehouse
@@ -261,7 +262,11 @@ def _admitted(
         case AlterTable(operations=operations) if not all(isinstance(each, _DECLARING) for each in operations):
             draft.find(Difference.NOTE, 0, "ALTER TABLE is not run", "it changes or drops rows: run it yourself")
             return StatementVerdict.SKIPPED, None
-        case CreateDatabase() | UseDatabase() | AlterTable() | CreateWarehouse() | CreateStorage():
+        case AlterTable(operations=operations):
+            columns = [each.column for each in operations if isinstance(each, AddColumn | ModifyColumn)]
+            for meaning in meanings_of_columns(columns, source):
+                draft.find(meaning.kind, 0, meaning.what, meaning.why, meaning.instead)
+        case CreateDatabase() | UseDatabase() | CreateWarehouse() | CreateStorage():
             pass
         case _:
             draft.find(Difference.NOTE, 0, f"{draft.tokens[0].text.upper()} is not run", "it creates nothing here")
@@ -272,6 +277,8 @@ def _admitted(
 def _find_meanings(draft: Draft, table: CreateTable, source: ForeignSystem) -> None:
     for each in meanings(table, source):
         draft.find(each.kind, _position(draft, each.column), each.what, each.why, each.instead)
+    for notice in settings_without_effect(name for name, _ in table.settings):
+        draft.find(Difference.NOTE, 0, notice)
 
 
 def _position(draft: Draft, column: str) -> int:

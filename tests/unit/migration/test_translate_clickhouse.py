@@ -66,6 +66,19 @@ def test_columns_without_nullable_stay_not_null() -> None:
     assert one("CREATE TABLE t (a INT) USING delta").settings == ()
 
 
+def test_names_of_types_that_are_others_in_clickhouse_are_reported() -> None:
+    translated = one("CREATE TABLE t (a TIMESTAMP, b VARCHAR(3)) ENGINE = MergeTree ORDER BY a")
+    differs = found(translated, Difference.DIFFERS)
+    assert "TIMESTAMP has microseconds: a" in differs
+    assert "VARCHAR(n) and CHAR(n) hold at most n characters, and longer values are refused: b" in differs
+
+
+def test_columns_that_an_alter_adds_are_reported_like_those_of_a_table() -> None:
+    translated = one("ALTER TABLE t ADD COLUMN a UInt64, ADD COLUMN b LowCardinality(String)", ForeignSystem.CLICKHOUSE)
+    assert translated.verdict is StatementVerdict.UNCHANGED
+    assert "UInt64 is stored as decimal(20,0): a" in found(translated, Difference.DIFFERS)
+
+
 def test_a_secret_of_a_setting_is_in_no_finding() -> None:
     text = "CREATE TABLE t (a Int8) ENGINE = MergeTree ORDER BY a SETTINGS my_password = 'hunter2'"
     translated = one(text)

@@ -79,6 +79,16 @@ def test_a_key_of_kudu_that_is_not_unique_sorts_only() -> None:
     assert (table.order_by, table.unique_key) == (("k",), ())
 
 
+def test_types_of_impala_that_are_others_by_name() -> None:
+    _, table = one("CREATE TABLE t (k INT PRIMARY KEY, r REAL, d DECIMAL, e DECIMAL(5)) STORED AS KUDU")
+    assert [column.declared for column in table.columns] == ["INT", "DOUBLE", "DECIMAL(9, 0)", "DECIMAL(5)"]
+
+
+def test_a_default_that_kudu_computes_once_is_reported() -> None:
+    translated, _ = one("CREATE TABLE t (k INT PRIMARY KEY, at TIMESTAMP DEFAULT now()) STORED AS KUDU")
+    assert any("computed for each INSERT: at" in each.what for each in translated.findings)
+
+
 @pytest.mark.parametrize(
     "text",
     [
