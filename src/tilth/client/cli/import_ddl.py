@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tilth.base.errors import InvalidInputError, TilthError, UnknownOutcomeError
+from tilth.base.installed import require_server
 from tilth.client.output import console_of, show_error
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 
@@ -153,6 +154,7 @@ def _bytes(file: Path) -> bytes:
 
 
 def _translated(text: str, origin: DdlOrigin) -> DdlReport:
+    require_server("tilth import-ddl")
     # The rooms of statements take a second to load, which no other command needs.
     from tilth.migration import ForeignSystem, translate_script
 

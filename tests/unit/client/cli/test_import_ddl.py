@@ -193,6 +193,13 @@ def test_a_long_statement_is_cut_for_people_and_whole_in_json(file: Path) -> Non
     assert len(json.loads(run(file, "--json").stdout)["statements"][0]["statement"]) > 1_000_000
 
 
+def test_an_installation_for_clients_says_what_is_missing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilth.base.installed.SERVER_MODULES", ("no_such_library",))
+    file.write_text(SAME)
+    result = run(file)
+    assert (result.exit_code, "NOT_INSTALLED" in result.stderr) == (1, True)
+
+
 def test_a_wrong_command_line_is_exit_code_2() -> None:
     assert run().exit_code == 2
     assert run("x.sql", "--from", "oracle").exit_code == 2
