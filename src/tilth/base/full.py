@@ -12,10 +12,15 @@ import re
 from dataclasses import dataclass
 
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError
-from tilth.base.units import show_bytes
+from tilth.base.units import GIB, show_bytes
 
 #: Minimum free disk space; with less, the next commit may fail half way.
 ROOM_BYTES_MIN = 4 << 20
+#: Free bytes of a disk that a few rounds and one merge use up.
+_FULL_BYTES_MAX = GIB
+#: Free share of a disk at which somebody still has days to make room, and the free bytes that are enough on any disk.
+_LOW_SHARE = 0.1
+_LOW_BYTES_MAX = 100 * GIB
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 #: Messages of the C library, and of everybody who passes them on.
 _WORDS = ("No space left on device", "Disk quota exceeded")
@@ -85,6 +90,16 @@ def disk_space(folder: str) -> DiskSpace | None:
     except OSError:
         return None
     return DiskSpace(device=device, size=found.f_blocks * found.f_frsize, free=found.f_bavail * found.f_frsize)
+
+
+def is_nearly_full(*, free: int, size: int) -> bool:
+    """Return whether writes to a disk fail soon, or fail already."""
+    return free < min(_FULL_BYTES_MAX, _LOW_SHARE * size)
+
+
+def is_low(*, free: int, size: int) -> bool:
+    """Return whether so little of a disk is free that somebody should make room."""
+    return free < min(_LOW_BYTES_MAX, _LOW_SHARE * size)
 
 
 def _is_full(error: BaseException) -> bool:

@@ -74,9 +74,10 @@ if TYPE_CHECKING:
     from tilth.catalog.kv.memory import MemoryKV
     from tilth.catalog.kv.postgres import PostgresKV
     from tilth.catalog.kv.postgres_address import parse_postgres
+    from tilth.catalog.kv.postgres_inspect import DatabaseFacts, inspect_postgres
     from tilth.catalog.kv.postgres_watch import PostgresWatch
     from tilth.catalog.kv.protocol import ALL_NEWS
-    from tilth.catalog.kv.rocksdb import RocksKV
+    from tilth.catalog.kv.rocksdb import RocksKV, inspect_rocks
     from tilth.catalog.parts.trash import TrashedPart
     from tilth.catalog.records.hybrid_clock import HybridClock
     from tilth.catalog.records.keys import is_journaled, news_of

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from tilth.storage.store.files.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
     from tilth.storage.store.files.whole import whole_checksum
     from tilth.storage.store.locations.location import (
+        chosen_root,
         location_text,
         location_trouble,
         reserve_location,

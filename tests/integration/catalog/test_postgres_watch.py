@@ -1,4 +1,6 @@
-"""The watch on a real PostgreSQL finds old snapshots and dead rows that hold up its clean-up."""
+"""The watch on a real PostgreSQL finds old snapshots and dead rows that hold up its clean-up; its facts are read
+without making anything.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from tilth.base.clock import SystemClock
-from tilth.catalog import PostgresKV, parse_postgres
+from tilth.catalog import PostgresKV, inspect_postgres, parse_postgres
 from tilth.catalog.kv import Landed, postgres_watch
 from tilth.catalog.kv.postgres_watch import PostgresWatch
 from tilth.health import notes_of
@@ -67,3 +69,20 @@ def test_an_old_snapshot_is_a_note_and_dead_rows_behind_it_are_trouble(
         finally:
             watch.stop()
             beside.stop()
+
+
+def test_facts_are_read_and_nothing_is_made(postgres: Postgres) -> None:
+    address = parse_postgres(postgres.address(schema="inspected"))
+    facts = inspect_postgres(SystemClock(), address, {}, seconds_max=SECONDS_MAX)
+    assert (facts.format, facts.may_create, facts.moved, facts.is_newer) == (0, True, "", False)
+    assert facts.version.split(".")[0].isdecimal()
+    # One machine has one clock.
+    assert abs(facts.ahead_ms) <= facts.error_ms + 5
+    with closing(postgres.connect()) as connection:
+        found = connection.execute("SELECT to_regnamespace('inspected') IS NULL").fetchone()
+        assert found == (True,)
+        opened(postgres, "inspected").close()
+        assert inspect_postgres(SystemClock(), address, {}, seconds_max=SECONDS_MAX).format == 1
+        connection.execute("UPDATE inspected.format SET format = 99, moved = '/data/catalog'")
+        facts = inspect_postgres(SystemClock(), address, {}, seconds_max=SECONDS_MAX)
+    assert (facts.format, facts.moved, facts.is_newer) == (99, "/data/catalog", True)

@@ -45,6 +45,8 @@ _SERVER_SIDE = (
     "-c client_connection_check_interval=2000"
 )
 _WHO = "SELECT pg_backend_pid(), current_setting('enable_seqscan')"
+#: Messages of psycopg where a host has not answered in time.
+_SILENT = ("", "wait timeout expired")
 _REFUSED_BY_POOLER = "unsupported startup parameter"
 
 
@@ -172,7 +174,7 @@ def _connect(kind: type[C], parameters: Mapping[str, Any], seconds: float) -> C:
     try:
         connection = kind(waiting.wait_conn(connecting(text), interval=_INTERVAL_SECONDS, timeout=seconds))
     except psycopg.OperationalError as error:
-        if str(error).strip():
+        if str(error).strip() not in _SILENT:
             raise
         raise psycopg.errors.ConnectionTimeout(f"no answer within {seconds:.1f} s") from None
     connection.autocommit = True

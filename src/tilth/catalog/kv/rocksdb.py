@@ -13,6 +13,7 @@ Tests: tests/integration/catalog/test_rocksdb_kv.py.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import tempfile
@@ -20,9 +21,11 @@ import threading
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     DbClosedError,
@@ -70,7 +73,22 @@ _PROBE_BYTES = 64 << 10
 _OPEN_TRIES_MAX = 40
 _OPEN_TRY_SECONDS = 0.05
 
+#: `struct flock` of Linux: kind, whence, start, length, process.
+_FLOCK = struct.Struct("hhqqi4x")
+#: Files of a database that a reader does not need.
+_NOT_READ = ("LOCK", "LOG", "rocksdict-config.json")
+
 _log = Log("catalog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocksFacts:
+    """Facts about a database that were read from outside."""
+
+    #: Process that has it open; 0: none has.
+    holder: int = 0
+    #: Number of its last commit; 0 also where a process has it open, for it is not read then.
+    sequence: int = 0
 
 
 class RocksKV:
@@ -258,6 +276,51 @@ class RocksKV:
             raise
 
 
+def inspect_rocks(path: str) -> RocksFacts | None:
+    """Read facts about the database in a folder without changing anything in it; None: there is no database.
+
+    Raises StoreIOError, CorruptError, NewerFormatError.
+    """
+    try:
+        if not os.path.lexists(os.path.join(path, "CURRENT")):
+            return None
+        holder = _holder(os.path.join(path, "LOCK"))
+    except OSError as error:
+        hint = "check the disk and the folder's permissions"
+        raise StoreIOError(path=path, error=error.strerror, hint=hint) from error
+    if holder:
+        return RocksFacts(holder=holder)
+    # RocksDB writes a log, and rocksdict its options, beside the files that they read: here, beside links to them.
+    with tempfile.TemporaryDirectory() as links:
+        for name in os.listdir(path):
+            if not name.startswith(_NOT_READ):
+                os.symlink(os.path.join(os.path.abspath(path), name), os.path.join(links, name))
+        options = _options(MIB)
+        options.create_if_missing(False)
+        with _reading(path):
+            db = Rdict(links, options, access_type=AccessType.read_only(False))
+            try:
+                _check_format(db, path)
+                newest = db.get(_SEQUENCE_KEY)
+                return RocksFacts(sequence=0 if newest is None else int(_U64.unpack(newest)[0]))
+            finally:
+                db.close()
+
+
+def _holder(lock: str) -> int:
+    """Return the process that holds the lock file; 0: none does."""
+    try:
+        file = os.open(lock, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, wanted))
+    finally:
+        os.close(file)
+    return 0 if kind == fcntl.F_UNLCK else int(process)
+
+
 class _View:
     """One iterator of RocksDB, which sees the store as it was when the iterator was made. For one thread.
 
@@ -387,13 +450,18 @@ def _options(cache_bytes: int) -> Options:
 
 def _read_own_keys(db: Rdict, path: str, sync: WriteOptions) -> int:
     """Check the format and return the newest sequence number; a new store gets its format here."""
-    found = db.get(_FORMAT_KEY)
-    if found is None:
+    if not _check_format(db, path):
         db.put(_FORMAT_KEY, _U64.pack(_FORMAT), sync)
-    elif (version := _U64.unpack(found)[0]) > _FORMAT:
-        raise NewerFormatError(path=path, found=version, known=_FORMAT, hint="start the version that wrote it")
     newest = db.get(_SEQUENCE_KEY)
     return 0 if newest is None else int(_U64.unpack(newest)[0])
+
+
+def _check_format(db: Rdict, path: str) -> bool:
+    """Return whether the store has a format. Raises NewerFormatError."""
+    found = db.get(_FORMAT_KEY)
+    if found is not None and (version := _U64.unpack(found)[0]) > _FORMAT:
+        raise NewerFormatError(path=path, found=version, known=_FORMAT, hint="start the version that wrote it")
+    return found is not None
 
 
 def _store_error(path: str, error: Exception) -> CorruptError | UnavailableError:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tilth.client.cli.catalog import catalog
+from tilth.client.cli.doctor import doctor
 from tilth.client.cli.import_ddl import import_ddl
 from tilth.client.cli.serve import serve
 from tilth.client.cli.sql import sql
@@ -51,4 +52,5 @@ app.command()(worker)
 app.command()(sql)
 app.command()(status)
 app.command()(import_ddl)
+app.command()(doctor)
 app.add_typer(catalog, name="catalog")

@@ -116,6 +116,16 @@ class BrokerClient:
         cluster: Any = found.cluster_id
         return Topics(cluster=cluster or "", partitions=counts, ids=self.topic_ids())
 
+    def cluster(self, seconds_max: float = REQUEST_SECONDS_MAX) -> tuple[str, list[str]]:
+        """The cluster's id, empty if the broker does not report it, and the addresses that its brokers announce."""
+        try:
+            found = self._client().list_topics(timeout=seconds_max)
+        except KafkaException as error:
+            raise _unavailable(self._config, error) from error
+        # Any: the library declares it as None.
+        cluster: Any = found.cluster_id
+        return cluster or "", [f"{each.host}:{each.port}" for each in found.brokers.values()]
+
     def topic_ids(self) -> dict[str, str]:
         """An id for each topic that is another one once the topic was deleted and made again."""
         topics, admin = confluent_kafka.TopicCollection(list(self._config.topics)), self._client()

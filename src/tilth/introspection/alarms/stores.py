@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilth.base.full import DiskSpace, disk_space
+from tilth.base.full import DiskSpace, disk_space, is_low, is_nearly_full
 from tilth.base.settings import read_settings
-from tilth.base.units import GIB, show_bytes, show_count, show_time
+from tilth.base.units import show_bytes, show_count, show_time
 from tilth.introspection.alarms.alarm import Alarm, AlarmFinding, Severity
 from tilth.introspection.alarms.observation import Observation
 from tilth.model.service import ServiceKind
 from tilth.model.table import TableDef, full_name
 from tilth.storage import StorageSettings, health_of
 
-#: Free bytes of a disk that a few rounds and one merge use up.
-FULL_BYTES_MAX = GIB
-#: Free share of a disk at which somebody still has days to make room, and the free bytes that are enough on any disk.
-LOW_SHARE = 0.1
-LOW_BYTES_MAX = 100 * GIB
 #: Time for which a replica may lack a copy: a restart of its machine and the copies of that time are over then.
 BEHIND_SECONDS_MAX = 900
 #: Tables and replicas that are found to lack copies: a read of the catalog for each.
@@ -46,11 +41,11 @@ class Disk:
 
     @property
     def is_full(self) -> bool:
-        return self.free < min(FULL_BYTES_MAX, LOW_SHARE * self.size)
+        return is_nearly_full(free=self.free, size=self.size)
 
     @property
     def is_low(self) -> bool:
-        return self.free < min(LOW_BYTES_MAX, LOW_SHARE * self.size)
+        return is_low(free=self.free, size=self.size)
 
     def finding(self, effect: str) -> AlarmFinding:
         where = f"the disk of worker {self.worker}" if self.worker else f"the disk with {self.folder}"

@@ -34,7 +34,7 @@ MODULES = (
     "jdk.unsupported",
 )
 _HINT = "set JAVA_HOME or the setting warehouse.java-home to the folder of a full Java 17 or 21"
-_ANSWER_SECONDS_MAX = 30
+_ANSWER_SECONDS_MAX = 30.0
 _MODULE = re.compile(r"^([a-z][\w.]*)@((\d+)\S*)", re.MULTILINE)
 
 
@@ -48,13 +48,15 @@ class Java:
     release: str = ""
 
 
-def find_java(java_home: str, environment: Mapping[str, str]) -> Java:
-    """The Java of the setting, of JAVA_HOME, or of the path; raises WrongJavaError saying what was found."""
+def find_java(java_home: str, environment: Mapping[str, str], *, seconds_max: float = _ANSWER_SECONDS_MAX) -> Java:
+    """The Java of the setting, of JAVA_HOME, or of the path; raises WrongJavaError saying what was found, also of one
+    that has not answered within `seconds_max`.
+    """
     home, source = _home(java_home, environment)
     program = Path(home) / "bin" / "java"
     if not os.access(program, os.X_OK):
         raise WrongJavaError("there is no bin/java", folder=home, named_by=source, hint=_HINT)
-    modules, release, version = _read_modules(program, home)
+    modules, release, version = _read_modules(program, home, seconds_max)
     if version not in VERSIONS:
         raise WrongJavaError(
             "this Java has the wrong version", folder=home, named_by=source, version=version, hint=_HINT
@@ -83,11 +85,11 @@ def _home(java_home: str, environment: Mapping[str, str]) -> tuple[str, str]:
     return str(Path(found).resolve().parent.parent), "PATH"
 
 
-def _read_modules(program: Path, home: str) -> tuple[set[str], str, int]:
+def _read_modules(program: Path, home: str, seconds_max: float) -> tuple[set[str], str, int]:
     """Return the modules, the full version, and its first number."""
     try:
         answer = subprocess.run(
-            [str(program), "--list-modules"], capture_output=True, text=True, timeout=_ANSWER_SECONDS_MAX, check=False
+            [str(program), "--list-modules"], capture_output=True, text=True, timeout=seconds_max, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WrongJavaError("this Java does not run", folder=home, reason=str(error), hint=_HINT) from error

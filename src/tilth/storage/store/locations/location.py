@@ -31,27 +31,37 @@ def tables_root(folder: Path, text: str) -> StoreRoot:
     Raises StoreLocationError where another one was chosen, and the error of a store that cannot be written.
     """
     own = local_root(folder / "tables")
-    root = parse_root(text) if text else own
-    record = folder / ROOT_RECORD
-    if record.exists():
-        chosen = record.read_text().strip()
-        _check_location(root)
-    elif any((folder / "tables").iterdir()):
-        chosen = own.uri
-    else:
-        chosen = ""
-    if chosen and chosen != location_text(root):
-        hint = "files are not moved: start with the same storage.root, or a new data folder"
-        raise StoreLocationError(chosen=chosen, given=root, hint=hint)
-    if not chosen and root != own:
+    if (folder / ROOT_RECORD).exists():
+        _check_location(parse_root(text) if text else own)
+    root, is_chosen = chosen_root(folder, text)
+    if not is_chosen and root != own:
         # Fails at once where the address or its keys are wrong.
         reserve_location(root)
-        with record.open("x") as file:
+        with (folder / ROOT_RECORD).open("x") as file:
             file.write(f"{location_text(root)}\n")
             file.flush()
             os.fsync(file.fileno())
         sync_local_folder(str(folder))
     return root
+
+
+def chosen_root(folder: Path, text: str) -> tuple[StoreRoot, bool]:
+    """Return the location of the tables' files, and whether a start has chosen it already; nothing is written.
+
+    Raises StoreLocationError where another one was chosen.
+    """
+    own = local_root(folder / "tables")
+    root = parse_root(text) if text else own
+    record, tables = folder / ROOT_RECORD, folder / "tables"
+    chosen = ""
+    if record.exists():
+        chosen = record.read_text().strip()
+    elif tables.exists() and any(tables.iterdir()):
+        chosen = own.uri
+    if chosen and chosen != location_text(root):
+        hint = "files are not moved: start with the same storage.root, or a new data folder"
+        raise StoreLocationError(chosen=chosen, given=root, hint=hint)
+    return root, bool(chosen)
 
 
 def location_text(root: StoreRoot) -> str:
