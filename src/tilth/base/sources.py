@@ -92,6 +92,22 @@ def gather(
     return GivenSettings(texts, sources)
 
 
+def gather_valid(group: SettingGroup, file: Path) -> tuple[dict[str, str], list[InvalidInputError]]:
+    """Return the texts of the settings in a config file that are valid, by canonical name, and the errors of others."""
+    texts: dict[str, str] = {}
+    errors: list[InvalidInputError] = []
+    try:
+        values = list(_flat(_content(file)))
+    except ConfigFileError as error:
+        return texts, [error]
+    for name, value in values:
+        try:
+            texts |= _check(group, {name: _text(group, name, value, file)}, file=str(file))
+        except InvalidInputError as error:
+            errors.append(error)
+    return texts, errors
+
+
 def variable_of(name: str) -> str:
     """The environment variable of a setting: a dot is two underscores."""
     return PREFIX + name.upper().replace(".", "__").replace("-", "_")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.settings import Setting, SettingGroup
-from tilth.base.sources import PREFIX, gather
+from tilth.base.sources import PREFIX, gather, gather_valid
 from tilth.doctor.checkup import PAGE, failed, ok
 from tilth.model.diagnosis import Diagnosis
 
@@ -45,18 +45,21 @@ def read_setup(
     texts: dict[str, str] = {}
     findings: list[Diagnosis] = []
 
-    def add(of_flags: Mapping[str, str], of_environment: Mapping[str, str], of_file: Path | None) -> None:
+    def add(of_flags: Mapping[str, str], of_environment: Mapping[str, str]) -> None:
         try:
-            texts.update(gather(group, flags=of_flags, environment=of_environment, file=of_file).texts)
+            texts.update(gather(group, flags=of_flags, environment=of_environment, file=None).texts)
         except InvalidInputError as error:
             findings.append(failed(CHECK, error, _PAGE))
 
-    add({}, {}, file)
+    if file is not None:
+        of_file, errors = gather_valid(group, file)
+        texts.update(of_file)
+        findings += [failed(CHECK, each, _PAGE) for each in errors]
     for name, text in environment.items():
         if name.startswith(PREFIX):
-            add({}, {name: text}, None)
+            add({}, {name: text})
     for name, text in flags.items():
-        add({name: text}, {}, None)
+        add({name: text}, {})
     if not findings:
         findings.append(ok(CHECK, f"{len(texts)} settings are given, all of them known and allowed"))
     return GivenSetup(texts=texts, findings=findings)

@@ -566,7 +566,7 @@ def test_a_check_that_hangs_or_is_a_defect_is_a_finding() -> None:
 
 def test_all_wrong_settings_are_named_and_the_right_ones_count(tmp_path: Path) -> None:
     config = tmp_path / "tilth.toml"
-    config.write_text("[warehouse]\nquery-slot = 3\n")
+    config.write_text("log-level = 'debug'\n[warehouse]\nquery-slot = 3\nwrite-slots = 2\n")
     given = read_setup(
         SERVE_SETTINGS.all,
         flags={"data": "/data", "warehouse.query-slots": "many", "warehouse.java": "x"},
@@ -582,5 +582,10 @@ def test_all_wrong_settings_are_named_and_the_right_ones_count(tmp_path: Path) -
     assert given.findings[0].todo == (
         "did you mean: warehouse.query-slots, warehouse.write-slots, warehouse.driver-host?"
     )
-    assert given.texts == {"data": "/data", "warehouse.driver-memory": "3g"}
+    assert given.texts == {
+        "data": "/data",
+        "log-level": "debug",
+        "warehouse.driver-memory": "3g",
+        "warehouse.write-slots": "2",
+    }
     assert read_setup(SERVE_SETTINGS.all, flags={}, environment={}, file=None).findings[0].grade is Grade.OK

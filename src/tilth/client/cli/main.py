@@ -10,12 +10,14 @@ from typing import Annotated
 
 import typer
 
+from tilth.client.cli.bundle import bundle
 from tilth.client.cli.catalog import catalog
 from tilth.client.cli.doctor import doctor
 from tilth.client.cli.import_ddl import import_ddl
 from tilth.client.cli.serve import serve
 from tilth.client.cli.sql import sql
 from tilth.client.cli.status import status
+from tilth.client.cli.top import top
 from tilth.client.cli.worker import worker
 
 app = typer.Typer(
@@ -53,4 +55,6 @@ app.command()(sql)
 app.command()(status)
 app.command()(import_ddl)
 app.command()(doctor)
+app.command()(top)
+app.command()(bundle)
 app.add_typer(catalog, name="catalog")

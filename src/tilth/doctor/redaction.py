@@ -1,0 +1,82 @@
+"""Secrets in texts of a bundle: removed by name, by place, and by their values.
+
+Covers: lines of logs, settings and rows of system tables; which values of a set-up are secrets. Does not cover: rules
+for statements (query/language/redact.py).
+Always holds: a value that the set-up names as a secret is in no text, wherever it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tilth.base.errors import TilthError
+from tilth.base.secret_source import REFERENCE, read_secret
+from tilth.base.secrets import HIDDEN, without_secrets
+
+#: Names of variables and settings whose values are secrets.
+_SECRET_NAME = re.compile(r"pass?w|passphrase|secret|token|private.?key|access.?key|credential", re.IGNORECASE)
+#: A user and a password before a host.
+_IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
+#: Headers with credentials.
+_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+#: A value among pairs, as in `a=1 b=2`, or the whole.
+_PIECE = re.compile(r"[^\s=;,&?]+")
+#: A shorter value is a word like any other.
+_LENGTH_MIN = 6
+
+
+def shown_and_secrets(texts: Mapping[str, str], environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the settings of a set-up as they may be shown, and its secrets: of settings, of the references in them,
+    and of variables with such names.
+    """
+    from tilth.begin import NODE_SETTINGS
+
+    shown, whole = NODE_SETTINGS.split_secrets(texts)
+    found = [piece for name, text in whole.items() for piece in _hidden_pieces(text, shown[name])]
+    return shown, _secrets(texts, environment, found)
+
+
+def _hidden_pieces(text: str, shown: str) -> list[str]:
+    """Return the pieces of a setting that are not shown: the values of its pairs, or all of it."""
+    return [each for each in _PIECE.findall(text) if each not in _PIECE.findall(shown)]
+
+
+def _secrets(texts: Mapping[str, str], environment: Mapping[str, str], found: list[str]) -> list[str]:
+    for name, text in environment.items():
+        if _SECRET_NAME.search(name):
+            found.append(text)
+    for text in texts.values():
+        for reference in re.findall(REFERENCE.pattern, text):
+            # The reference ends where the next option of an address begins.
+            try:
+                found.append(read_secret(reference.partition("&")[0], environment, of="a setting", error=TilthError))
+            except TilthError:
+                continue
+        if re.fullmatch(r"/\S+", text) and _SECRET_NAME.search(text):
+            found += _content(text)
+    return [each for each in dict.fromkeys(found) if len(each) >= _LENGTH_MIN]
+
+
+def _content(path: str) -> list[str]:
+    try:
+        return [read_secret(f"file:{path}", {}, of="a setting", error=TilthError)]
+    except TilthError:
+        return []
+
+
+def without_any_secret(text: str, secrets: list[str]) -> str:
+    """Return the text without the given secrets, and without whatever a name or a place marks as one."""
+    from tilth.query.language.redact import redacted
+
+    lines = []
+    for line in without_secrets(text, secrets).split("\n"):
+        # A line that begins as a query does would be searched by fewer rules.
+        shown = redacted(f"= {line}").text[2:] if _may_have_secret(line) else line
+        lines.append(_HEADER.sub(rf"\1 {HIDDEN}", _IN_ADDRESS.sub(rf"\1{HIDDEN}@", shown)))
+    return "\n".join(lines)
+
+
+def _may_have_secret(line: str) -> bool:
+    """Return whether a rule for statements may find something, as most lines have nothing and the rules take long."""
+    return bool(_SECRET_NAME.search(line)) or any(each in line for each in ("identified", "IDENTIFIED", "(", "@", "?"))
