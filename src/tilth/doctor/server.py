@@ -139,7 +139,7 @@ def _check_services(own: Checkup, calls: ServerCalls) -> list[Diagnosis]:
         calls,
         'SELECT database, "table", service, switch, state, reason, failures, next_wakeup, now() AS now, because '
         "FROM system.bg_threads WHERE state = 'failed' OR switch <> 'running' "
-        f"OR (state <> 'running' AND next_wakeup < now() - INTERVAL '{LATE_SECONDS_MAX} seconds') "
+        "OR (state <> 'running' AND next_wakeup < now()) "
         'ORDER BY database, "table", service LIMIT 1000',
     )
     found, stopped = list[Diagnosis](), Counter[str]()
@@ -151,7 +151,7 @@ def _check_services(own: Checkup, calls: ServerCalls) -> list[Diagnosis]:
             sentence = f"{name} has failed {failures} times in a row: {reason}"
             todo = "repair what the sentence names; the service tries again by itself"
             found.append(own.found(Grade.WARNING, sentence, todo))
-        else:
+        elif (now - next_wakeup).total_seconds() > LATE_SECONDS_MAX:
             sentence = f"{name} should have polled {(now - next_wakeup).total_seconds():.0f} s ago, and has not"
             todo = "see in system.tasks and system.processes what the server does, and SYSTEM RESTART the service"
             found.append(own.found(Grade.ERROR, sentence, todo))

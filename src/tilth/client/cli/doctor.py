@@ -204,8 +204,11 @@ def show_report(console: Console, report: DoctorReport) -> None:
             console.print(Text(f"{indent}page: {printable(each.page)}", style="dim"), soft_wrap=True)
     count = {grade: sum(each.grade is grade for each in report.findings) for grade in Grade}
     if report.status is Grade.OK:
-        console.print(Text(f"nothing needs a person: {count[Grade.OK]} findings are fine"))
+        console.print(Text(f"nothing needs a person: {_counted(count[Grade.OK], 'finding')} without fault"))
         return
-    console.print(
-        Text(f"{count[Grade.ERROR]} errors, {count[Grade.WARNING]} warnings, {count[Grade.OK]} findings are fine")
-    )
+    counted = (_counted(count[Grade.ERROR], "error"), _counted(count[Grade.WARNING], "warning"))
+    console.print(Text(f"{', '.join(counted)}; {_counted(count[Grade.OK], 'finding')} without fault"))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

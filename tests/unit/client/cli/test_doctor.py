@@ -65,7 +65,7 @@ def test_a_server_that_is_away() -> None:
     assert ran.exit_code == 1
     assert ran.stdout.startswith(f"error    server  the Tilth server does not answer: url={url} reason=")
     assert "what to do: check that `tilth serve` runs and that this is its address\n" in ran.stdout
-    assert ran.stdout.endswith("1 errors, 0 warnings, 0 findings are fine\n")
+    assert ran.stdout.endswith("1 error, 0 warnings; 0 findings without fault\n")
 
 
 def test_a_server_that_hangs() -> None:
