@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -130,7 +131,8 @@ def _versions() -> str:
 
 
 def _json(value: object) -> str:
-    return f"{msgspec.json.format(msgspec.json.encode(value, enc_hook=str)).decode()}\n"
+    # In ASCII: a path may have bytes that are no text in UTF-8.
+    return f"{dumps(msgspec.to_builtins(value), indent=2)}\n"
 
 
 def _list(console: Console, entries: list[BundleEntry], *, is_whole: bool) -> None:

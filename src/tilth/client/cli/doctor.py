@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,7 +84,8 @@ def doctor(
         findings += diagnose_server(url, seconds_max=seconds)
     report = DoctorReport(status=worst(findings), version=own_version(), findings=findings)
     if json:
-        sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n")
+        # In ASCII: a path may have bytes that are no text in UTF-8.
+        sys.stdout.write(f"{dumps(msgspec.to_builtins(report))}\n")
     else:
         show_report(console_of(), report)
     sys.stdout.flush()

@@ -58,6 +58,17 @@ def test_a_wrong_command_line() -> None:
         assert CliRunner().invoke(app, ["doctor", *given]).exit_code == 2
 
 
+@pytest.mark.usefixtures("java")
+def test_a_path_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "a\udcffb\n\x1b[2J"
+    file.write_text("")
+    for given in ([], ["--json"]):
+        ran = CliRunner().invoke(app, ["doctor", "--data", str(file / "node"), "--seconds", "5", *given])
+        assert ran.exit_code == 1, ran.output
+        assert "a\\udcffb\\n" in ran.stdout
+        assert "\x1b[2J" not in ran.stdout
+
+
 def test_a_server_that_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         url = f"http://127.0.0.1:{door.getsockname()[1]}"
