@@ -59,7 +59,7 @@ logs. It names databases, tables, columns, partitions, topics, hosts and folders
 
 It has no rows of tables, no messages, no texts of statements or of their errors, and no secrets: passwords, keys and
 tokens were replaced by [HIDDEN], by their names, by where they stand, and by their values where the settings name them.
-Lines of logs may quote a value in the message of an error: read the folder log before you send it.
+Lines of logs and reasons of failures may quote a value in the message of an error: read them before you send it.
 """
 
 
