@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
+.PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool systemd lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
 	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs site lock clean clean-all
 
 help: ## list the targets
@@ -37,6 +37,9 @@ browser: ## find Chromium and its driver, or install them (root on Debian)
 promtool: ## fetch the tool with which Prometheus checks and tests rules
 	@tools/setup_promtool.sh
 
+systemd: ## find systemd-analyze, or install it (root on Debian or Ubuntu)
+	@tools/setup_systemd.sh
+
 lint: setup ## formatting, lint, types, import rules
 	@.venv/bin/python -m tools.lanes lint
 
@@ -47,10 +50,10 @@ format: setup ## rewrite the files as ruff likes them
 test-fast: setup java ## style, and lane 1: tidy, unit, property and docs tests, with types beside them
 	@$(PY) -m tools.lanes --jobs $(JOBS) fast
 
-test: setup broker-jars s3-jars hdfs-jars browser promtool ## all but long tests: style, lane 1, then real files, brokers and nodes
+test: setup broker-jars s3-jars hdfs-jars browser promtool systemd ## all but long tests: style, lane 1, then real files, brokers and nodes
 	@$(PY) -m tools.lanes --jobs $(JOBS)
 
-test-long: setup broker-jars s3-jars hdfs-jars browser promtool ## hours: all cases, all examples, kills at every place, chaos
+test-long: setup broker-jars s3-jars hdfs-jars browser promtool systemd ## hours: all cases, all examples, kills at every place, chaos
 	@TILTH_ALL_EXAMPLES=1 TILTH_CRASH_KILLS=60 TILTH_CRASH_POSTGRES_KILLS=8 TILTH_SEQUENCES=5000 TILTH_POSTGRES_SEQUENCES=300 \
 		TILTH_STRESS_SECONDS=1800 TILTH_JEPSEN_ROUNDS=5 TILTH_HOSTILE_CASES=20 $(PY) -m tools.lanes --jobs $(JOBS) long
 
@@ -126,6 +129,9 @@ lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
 		--no-emit-index-url --no-emit-find-links --output-file requirements-build.lock requirements-build.in
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links --extra dev --extra server --output-file requirements.lock pyproject.toml
+	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --extra server --constraint requirements.lock \
+		--output-file requirements-server.lock pyproject.toml
 
 clean: ## remove what tools and runs leave behind; keep .venv and the downloads
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

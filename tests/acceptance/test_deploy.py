@@ -1,0 +1,153 @@
+"""The files of deploy/ for Docker, Compose and systemd, read by the tools that check them; nothing is started.
+
+A real image is not built: that needs Docker. The file takes two seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compose_spec import PyCompose
+
+from tilth.client.cli.serve import STOP_SECONDS_MAX
+from tilth.client.script import statements
+from tilth.statements.registry import parse
+
+pytestmark = pytest.mark.acceptance
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+COMPOSE = DEPLOY / "compose" / "compose.yaml"
+UNIT = DEPLOY / "systemd" / "tilth.service"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+#: Of 10, as systemd rates a service: 9.6 without a single restriction.
+EXPOSURE_MAX = 2.0
+SECONDS_MAX = 60
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+
+
+def hadolint(dockerfile: Path) -> subprocess.CompletedProcess[str]:
+    return run(str(Path(sys.executable).with_name("hadolint")), "--no-color", str(dockerfile))
+
+
+def instructions(kind: str) -> list[str]:
+    """Return the arguments of each instruction of the kind in the last stage."""
+    text = DOCKERFILE.read_text().rpartition("\nFROM ")[2].replace("\\\n", " ")
+    return [" ".join(line.split()[1:]) for line in text.splitlines() if line.split()[:1] == [kind]]
+
+
+def services() -> dict[str, Any]:  # Any: what a compose file can hold
+    """Return the services by name. Raises ValueError for what is no compose file, or names a volume that it lacks."""
+    compose = PyCompose.from_yaml(COMPOSE.read_text())
+    compose.validate()
+    found: dict[str, Any] = json.loads(compose.to_json())["services"]
+    return found
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile(tmp_path: Path) -> None:
+    done = hadolint(DOCKERFILE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    worse = tmp_path / "Dockerfile"
+    worse.write_text(DOCKERFILE.read_text().replace('ENTRYPOINT ["tini", "--", "tilth"]', "ENTRYPOINT tini -- tilth"))
+    assert "DL3025" in hadolint(worse).stdout
+
+
+def test_an_image_runs_the_server_as_a_user_of_its_own_and_hears_signals() -> None:
+    assert instructions("USER") == ["7411:7411"]
+    assert instructions("VOLUME") == ["/var/lib/tilth"]
+    assert instructions("ENTRYPOINT") == ['["tini", "--", "tilth"]']
+    assert instructions("CMD") == ['["serve"]']
+    [environment] = instructions("ENV")
+    assert {"TILTH_DATA=/var/lib/tilth", "TILTH_LISTEN=0.0.0.0:7411"} <= {*environment.split()}
+    [health] = instructions("HEALTHCHECK")
+    [python, option, program] = json.loads(health.partition(" CMD ")[2])
+    assert (python, option) == ("python", "-c")
+    compile(program, "healthcheck", "exec")
+    assert "http://127.0.0.1:7411/v1/health" in program
+
+
+def test_all_that_an_image_copies_is_there_and_is_sent_to_the_builder() -> None:
+    copied = {
+        name
+        for line in DOCKERFILE.read_text().splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+        for name in line.split()[1:-1]
+    }
+    sent = (DOCKERFILE.with_name("Dockerfile.dockerignore")).read_text().splitlines()
+    assert {line[1:] for line in sent if line.startswith("!")} == copied
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+
+
+def test_the_lock_of_an_image_is_a_part_of_the_lock_of_the_tests() -> None:
+    of_image, of_tests = (
+        {line.rstrip(" \\") for line in (ROOT / name).read_text().splitlines() if "==" in line}
+        for name in ("requirements-server.lock", "requirements.lock")
+    )
+    assert {name for name in of_image if name.startswith(("pyspark==", "pyarrow==", "typer=="))}
+    assert of_image <= of_tests
+    assert not any(line.startswith(("pytest", "ruff", "mypy")) for line in of_image)
+
+
+def test_the_compose_file_is_one_and_its_services_know_each_other() -> None:
+    found = services()
+    assert {*found} == {"broker", "tilth", "orders", "example"}
+    assert found["tilth"]["image"] == found["example"]["image"] == f"tilth:{VERSION}"
+    build = found["tilth"]["build"]
+    assert (COMPOSE.parent / build["context"]).resolve() == ROOT
+    assert ROOT / build["dockerfile"] == DOCKERFILE
+    for name, service in found.items():
+        assert {*service.get("depends_on", ())} <= {*found}, name
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert source in ("broker", "tilth") or (COMPOSE.parent / source).exists(), volume
+        # Neither a broker nor a server without passwords is open to a network.
+        assert all(str(port).startswith("127.0.0.1:") for port in service.get("ports", ())), name
+    broken = COMPOSE.read_text().replace("stop_grace_period: 40s", "stop_grace_time: 40s")
+    with pytest.raises(ValueError, match="stop_grace_time"):
+        PyCompose.from_yaml(broken)
+
+
+def test_the_example_of_compose_reads_the_broker_of_compose() -> None:
+    script = (COMPOSE.parent / "example.sql").read_text()
+    kinds = [type(parse(each)).__name__ for each in statements(script)]
+    assert kinds == ["CreateDatabase", "CreateTable", "CreateTable", "CreateView", "Query"]
+    advertised = services()["broker"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    [address] = re.findall(r"kafka_broker_list = '(.*?)'", script)
+    assert f"INSIDE://{address}" in advertised.split(",")
+    orders = COMPOSE.with_name("orders.sh").read_text()
+    assert f"--bootstrap-server {address} --topic orders" in orders
+    assert "kafka_topic_list = 'orders'" in script
+    assert run("bash", "-n", str(COMPOSE.with_name("orders.sh"))).returncode == 0
+
+
+def test_whoever_stops_a_server_gives_it_the_time_that_it_needs() -> None:
+    seconds = int(services()["tilth"]["stop_grace_period"].removesuffix("s"))
+    assert seconds > STOP_SECONDS_MAX + 10
+    [of_unit] = re.findall(r"^TimeoutStopSec=(\d+)s$", UNIT.read_text(), re.MULTILINE)
+    assert int(of_unit) > STOP_SECONDS_MAX + 10
+
+
+def test_systemd_reads_the_unit_and_rates_it_as_closed(tmp_path: Path) -> None:
+    # The program of the unit is not on this machine.
+    text = UNIT.read_text().replace("ExecStart=/opt/tilth/bin/tilth ", f"ExecStart={shlex.quote(sys.executable)} ")
+    unit = tmp_path / UNIT.name
+    unit.write_text(text)
+    done = run("systemd-analyze", "verify", str(unit))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    limit = f"--threshold={EXPOSURE_MAX * 10:.0f}"
+    done = run("systemd-analyze", "security", "--offline=true", "--no-pager", limit, str(unit))
+    assert done.returncode == 0, done.stdout + done.stderr
+    unit.write_text(text.replace("ProtectHome=yes", "ProtectHouse=yes").replace("NoNewPrivileges=yes", ""))
+    assert "ProtectHouse" in run("systemd-analyze", "verify", str(unit)).stderr
