@@ -24,7 +24,7 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 def test_the_locks_name_no_address() -> None:
     """A lock holds names, versions and hashes; where packages come from is the installer's own business."""
     locks = sorted(ROOT.glob("*.lock"))
-    assert [lock.name for lock in locks] == ["requirements-build.lock", "requirements.lock"]
+    assert [lock.name for lock in locks] == ["requirements-build.lock", "requirements-server.lock", "requirements.lock"]
     assert [
         lock.name for lock in locks if re.search(r"://|--(extra-)?index|--find-links|@ file", lock.read_text())
     ] == []
