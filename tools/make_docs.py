@@ -45,6 +45,7 @@ from tilth.clickhouse.dialect_words import (
 from tilth.clickhouse.functions.functions import TABLE_FUNCTIONS
 from tilth.clickhouse.functions.functions import functions as clickhouse_functions
 from tilth.client.cli.main import app as command_line
+from tilth.client.exit_codes import CANCELLED, EXIT_CODES, OUTPUT_CLOSED
 from tilth.client.settings import SERVE_SETTINGS
 from tilth.formats import FORMATS, cell_values
 from tilth.ingest import library
@@ -117,6 +118,26 @@ can reach. Requests of browsers are checked, because a page of another site may 
 
 Programs send no `Origin`: `curl --data 'SELECT 1' http://127.0.0.1:7411/v1/sql` works without further options. No `GET`
 changes anything.""".splitlines()
+
+
+_SHELL = """
+What is typed may span lines: Enter runs it once its last statement has ended. Databases, tables, columns, functions and
+settings are completed as the server knows them; they are read in the background, once a minute at most and after each
+statement that changes definitions. When the server does not answer, a line below the prompt says so.
+
+A result that is wider than the terminal is shown upright, each value on a line of its own, and one that is longer in
+`$PAGER`. Both are of the shell alone: `-c`, `-f` and standard input print a grid, but for statements that end with
+`\\G`. Characters that a terminal would obey are shown as `\\x1b`, also with `--format` where the output is a terminal;
+into a file or a pipe all bytes go as they are.
+
+While a statement runs, a line on the terminal says how much of it is done: of a query or an INSERT .. SELECT the rows
+and bytes that Spark has read and the part of its tasks that is done (`system.processes`), of an OPTIMIZE its merges
+(`system.merges`), of an ALTER the parts that are rewritten (`system.mutations`). The seconds left are an estimate:
+what is left takes as long as before.
+
+`~/.tilth_history` keeps what was typed, for its user alone (mode 0600), without statements that may hold a password or
+a key: those with names such as `password`, `token` or `secret`, and with functions and addresses that take credentials.
+They can be repeated until the shell ends.""".splitlines()
 
 
 def pages() -> dict[str, str]:
@@ -357,7 +378,8 @@ def _dialect_page() -> Iterator[str]:
 def _cli_page() -> Iterator[str]:
     group: Any = typer.main.get_command(command_line)  # Any: typer carries its own copy of click
     yield from ("# Command line", "", "`tilth --version` tells the version; `tilth COMMAND --help` what stands here.")
-    yield "Exit codes: 0 all went well, 1 a statement or the server failed, 2 the command line was wrong."
+    yield "Exit codes: 0 all went well, 1 it failed, 2 the command line was wrong; `tilth sql` has [one for each kind"
+    yield "of error](#exit-codes-of-tilth-sql)."
     for name, command in _commands(group):
         yield from ("", f"## tilth {name}", "", str(command.help).strip(), "")
         rows = []
@@ -374,8 +396,17 @@ def _cli_page() -> Iterator[str]:
             rows.append((names, default, variable, f"{option.help or ''}{among}"))
         yield from _table(("option", "default", "variable", "what it does"), rows)
     yield from ("", "## The shell", "", "`tilth sql` without `-c`, `-f` and redirected input is a shell:", "", "```")
-    yield from importlib.import_module("tilth.client.cli.shell").HELP.splitlines()
+    yield from importlib.import_module("tilth.client.shell.meta_commands").HELP.splitlines()
     yield "```"
+    yield from (*_SHELL, "", "## Exit codes of tilth sql", "")
+    yield "A script stops at its first error; the exit code says of which [kind](errors.md#kinds) that was:"
+    yield ""
+    codes = [("0", "", "All went well."), ("2", "", "The command line was wrong; nothing was sent.")]
+    codes += [(f"{code}", f"`{kind.value}`", comment_above(ErrorKind, kind.name)) for kind, code in EXIT_CODES.items()]
+    codes += [(f"{CANCELLED}", "", "Ctrl-C cancelled it.")]
+    yield from _table(("exit code", "kind", "what it means"), sorted(codes, key=lambda row: int(row[0])))
+    yield ""
+    yield f"{OUTPUT_CLOSED} is also the code where whoever reads the output leaves before its end, as `head` does."
 
 
 # Any: as above.

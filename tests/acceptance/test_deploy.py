@@ -121,7 +121,7 @@ def test_the_compose_file_is_one_and_its_services_know_each_other() -> None:
 
 def test_the_example_of_compose_reads_the_broker_of_compose() -> None:
     script = (COMPOSE.parent / "example.sql").read_text()
-    kinds = [type(parse(each)).__name__ for each in statements(script)]
+    kinds = [type(parse(each.text)).__name__ for each in statements(script)]
     assert kinds == ["CreateDatabase", "CreateTable", "CreateTable", "CreateView", "Query"]
     advertised = services()["broker"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     [address] = re.findall(r"kafka_broker_list = '(.*?)'", script)

@@ -18,8 +18,9 @@ import pytest
 from tests.codes import WithCode
 from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.clock import SystemClock
-from tilth.base.errors import NotFoundError, UnavailableError
+from tilth.base.errors import ErrorKind, NotFoundError, UnavailableError
 from tilth.client import AnswerLostError, Connection, ServerUnreachableError, connect
+from tilth.client.exit_codes import EXIT_CODES
 from tilth.control.running import Origin
 from tilth.model.wire import Health
 from tilth.query.results.answer import Answer
@@ -219,7 +220,7 @@ def test_nobody_listens() -> None:
     with connect(url) as connection, pytest.raises(ServerUnreachableError, match=url):
         connection.sql("SELECT 1")
     result = tilth("sql", "--url", url, "-c", "SELECT 1")
-    assert result.returncode == 1
+    assert result.returncode == EXIT_CODES[ErrorKind.UNAVAILABLE]
     assert f"SERVER_UNREACHABLE the Tilth server does not answer: url={url}" in result.stderr
     assert "check that `tilth serve` runs" in result.stderr
     assert "Traceback" not in result.stderr
@@ -238,16 +239,16 @@ def test_statements_by_option_file_and_standard_input(server: HttpServer, rooms:
     assert rooms.calls[4][2] == "shop"
 
 
-def test_an_error_ends_a_script_with_exit_code_1(server: HttpServer, rooms: FakeRooms, tmp_path: Path) -> None:
+def test_an_error_ends_a_script_with_the_code_of_its_kind(server: HttpServer, rooms: FakeRooms, tmp_path: Path) -> None:
     rooms.error = NotFoundError(table="t", hint="SHOW TABLES lists them")
     result = tilth("sql", "--url", server.url, "-c", "SELECT 1; SELECT 2")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (EXIT_CODES[ErrorKind.NOT_FOUND], "")
     assert "NOT_FOUND no such thing: table=t" in result.stderr
     assert rooms.texts == ["SELECT 1"]
     no_text = tmp_path / "script.sql"
     no_text.write_bytes(b"SELECT \xff")
     result = tilth("sql", "--url", server.url, "-f", str(no_text))
-    assert (result.returncode, "BAD_SCRIPT" in result.stderr) == (1, True)
+    assert (result.returncode, "BAD_SCRIPT" in result.stderr) == (EXIT_CODES[ErrorKind.INVALID], True)
 
 
 def test_a_reader_that_leaves_early_is_no_traceback(server: HttpServer, rooms: FakeRooms) -> None:

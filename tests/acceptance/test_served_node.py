@@ -19,7 +19,9 @@ import pytest
 
 import tilth
 from tests.acceptance.installed import Installed
+from tilth.base.errors import ErrorKind
 from tilth.client import ServerError
+from tilth.client.exit_codes import EXIT_CODES
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.acceptance
@@ -177,7 +179,7 @@ def test_the_command_line_prints_rows_and_fails_with_the_code(node: NodeProcess)
     good = subprocess.run([*command, "SELECT 1 AS one"], capture_output=True, text=True, timeout=60, check=False)
     assert (good.returncode, good.stdout.split()) == (0, ['"one"', "1"])
     bad = subprocess.run([*command, "SELECT"], capture_output=True, text=True, timeout=60, check=False)
-    assert bad.returncode == 1
+    assert bad.returncode == EXIT_CODES[ErrorKind.INVALID]
     assert "SYNTAX_ERROR" in bad.stderr or "BAD_QUERY" in bad.stderr
 
 

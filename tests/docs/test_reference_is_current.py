@@ -58,4 +58,4 @@ def test_every_statement_has_an_example() -> None:
 
 def test_examples_are_cut_alike_by_client_and_server() -> None:
     for block in blocks():
-        assert statements(block) == [text.rstrip() for text in split(block)]
+        assert [one.text for one in statements(block)] == [text.rstrip() for text in split(block)]

@@ -170,6 +170,8 @@ class Connection:
         timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS_MAX)
         for each in urls:
             _check_url(each)
+        self._urls = urls
+        self._transport = transport
         self._failover = Failover(urls, transport or httpx.HTTPTransport(trust_env=False))
         # Names the reader in tables of a server that list readers.
         agent = {"User-Agent": f"tilth-python pid {os.getpid()} on {socket.gethostname()}"}
@@ -212,10 +214,18 @@ class Connection:
     @contextmanager
     def request(self, text: str, *, accept: str, settings: Mapping[str, str] | None = None) -> Iterator[Reply]:
         """Run one statement; the answer comes piece by piece, in the requested media type or in that of its FORMAT."""
+        try:
+            content = text.encode()
+        except UnicodeEncodeError as error:
+            # As a terminal gives bytes that are no characters.
+            hint = "write it in UTF-8"
+            raise InvalidInputError.coded(
+                "BAD_STATEMENT_TEXT", "the statement is not text", position=error.start, hint=hint
+            ) from error
         sent = self._http.stream(
             "POST",
             "/v1/sql",
-            content=text.encode(),
+            content=content,
             params={**self.settings, **(settings or {}), "database": self.database},
             headers={"Accept": accept},
         )
@@ -329,6 +339,17 @@ class Connection:
             if time.monotonic() > deadline:  # noqa: TID251
                 raise ServerUnreachableError("the Tilth server is not ready", url=self.url, last=last, hint=CHECK_HINT)
             time.sleep(READY_POLL_SECONDS)  # noqa: TID251
+
+    def beside(self, *, timeout_seconds: float) -> Connection:
+        """Return a second connection to the same servers, the one that was called last first; close it, too.
+
+        For what must not wait for this one's statements, and not have its settings.
+        """
+        first = self.url
+        urls = [first, *(url for url in self._urls if url != first)]
+        return Connection(
+            ",".join(urls), database=self.database, timeout_seconds=timeout_seconds, transport=self._transport
+        )
 
     def close(self) -> None:
         self._http.close()

@@ -1,6 +1,6 @@
 """Keys of a terminal, one by one, without waiting for Enter.
 
-Covers: reading keys, their names, giving the terminal back. Does not cover: lines of text (cli/shell.py).
+Covers: reading keys, their names, giving the terminal back. Does not cover: lines of text (shell/conversation.py).
 Always holds: the terminal is as it was before, however the block ends.
 """
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tilth.base.errors import TilthError
+from tilth.client.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from tilth.model.wire import Summary
@@ -28,16 +29,16 @@ def console_of(stream: TextIO | None = None) -> Console:
 
 def show_notices(console: Console, summary: Summary) -> None:
     for notice in summary.notices:
-        console.print(Text.assemble(("notice: ", "bold yellow"), notice))
+        console.print(Text.assemble(("notice: ", "bold yellow"), printable_lines(notice)))
 
 
 def show_error(console: Console, error: TilthError) -> None:
     """Print what went wrong, what to do, the page on its cause, and the id that the log knows."""
-    console.print(Text.assemble((f"{error.code} ", "bold red"), error.message))
+    console.print(Text.assemble((f"{printable(error.code)} ", "bold red"), printable_lines(error.message)))
     if error.hint:
-        console.print(Text.assemble(("  what to do: ", "bold"), error.hint))
+        console.print(Text.assemble(("  what to do: ", "bold"), printable_lines(error.hint)))
     if error.page:
-        console.print(Text(f"  see: {error.page}", style="dim"))
+        console.print(Text(f"  see: {printable(error.page)}", style="dim"))
     cause_id = getattr(error, "id", "")
     if cause_id:
-        console.print(Text(f"  id: {cause_id}", style="dim"))
+        console.print(Text(f"  id: {printable(cause_id)}", style="dim"))

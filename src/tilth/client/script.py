@@ -1,13 +1,16 @@
 """Text to statements, so that a shell knows when one has ended and a file is sent one by one. Pure.
 
-Covers: where a statement ends. Does not cover: what it means; the server reads it again.
-Always holds: a `;` in a string, a quoted name or a comment ends nothing. Data behind `INSERT .. FORMAT` ends at a line
-that is empty, at a `;` that ends a line, or with the text.
+Covers: where a statement ends, its pieces. Does not cover: what it means; the server reads it again.
+Always holds: a `;` or a `\\G` in a string, a quoted name or a comment ends nothing. Data behind `INSERT .. FORMAT` ends
+at a line that is empty, at a `;` that ends a line, or with the text.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 
 _PIECE = re.compile(
     r"""
@@ -20,18 +23,70 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+#: Ends a statement whose rows are wanted upright; a `;` behind it ends nothing more.
+_UPRIGHT_END = re.compile(r"\\G(?!\w)(?:\s*;)?")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _DATA_END = re.compile(r";[ \t\r]*(?:\n|\Z)|\n[ \t\r]*\n")
 #: Words after which a FORMAT in an INSERT is not the one that data follows.
 _NO_DATA = frozenset(("SELECT", "WITH", "VALUES"))
 
 
-def cut(text: str) -> tuple[list[str], str]:
-    """The statements that have ended, each without its `;`, and the one that has not, as far as it goes.
+class PieceKind(StrEnum):
+    """Kind of a piece of a text."""
+
+    #: Blanks, or a comment to the end of its line.
+    SPACE = "space"
+    COMMENT = "comment"
+    #: A string or a quoted name.
+    QUOTED = "quoted"
+    #: A string, a quoted name or a comment that does not end.
+    OPEN = "open"
+    WORD = "word"
+    SYMBOL = "symbol"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a text."""
+
+    kind: PieceKind
+    start: int
+    text: str
+
+    @property
+    def is_blank(self) -> bool:
+        return self.kind in (PieceKind.SPACE, PieceKind.COMMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptStatement:
+    """A statement that has ended, without its end."""
+
+    text: str
+    #: `True` if it ended with `\\G`: its rows are wanted upright.
+    is_upright: bool = False
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """Yield all of the text, piece by piece."""
+    position = 0
+    while found := _PIECE.match(text, position):
+        kind, end = PieceKind(found.lastgroup or ""), found.end()
+        if kind is PieceKind.COMMENT:
+            closed = _comment_end(text, position)
+            kind, end = (PieceKind.OPEN, len(text)) if closed is None else (kind, closed)
+        elif kind is PieceKind.OPEN:
+            end = len(text)
+        yield Piece(kind, position, text[position:end])
+        position = end
+
+
+def cut(text: str) -> tuple[list[ScriptStatement], str]:
+    """The statements that have ended, and the one that has not, as far as it goes.
 
     The latter is empty when nothing but spaces and comments is left.
     """
-    statements: list[str] = []
+    statements: list[ScriptStatement] = []
     position = 0
     while True:
         start = _skip_space(text, position)
@@ -40,13 +95,13 @@ def cut(text: str) -> tuple[list[str], str]:
             return statements, text[start:]
         end, position = ended
         if end > start:
-            statements.append(text[start:end].rstrip())
+            statements.append(ScriptStatement(text[start:end].rstrip(), is_upright=text.startswith("\\G", end)))
 
 
-def statements(text: str) -> list[str]:
+def statements(text: str) -> list[ScriptStatement]:
     """All statements of a text; the last one needs no `;`."""
     ended, rest = cut(text)
-    return [*ended, rest.rstrip()] if rest else ended
+    return [*ended, ScriptStatement(rest.rstrip())] if rest else ended
 
 
 def _end(text: str, start: int) -> tuple[int, int] | None:
@@ -72,6 +127,8 @@ def _end(text: str, start: int) -> tuple[int, int] | None:
             case "symbol":
                 if found[0] == ";":
                     return found.start(), found.end()
+                if upright := _UPRIGHT_END.match(text, found.start()):
+                    return upright.span()
                 depth += (found[0] == "(") - (found[0] == ")")
         if is_format and found.lastgroup in ("word", "quoted") and word != "VALUES":
             data_end = _DATA_END.search(text, position)

@@ -113,6 +113,13 @@ class Running:
     span: tracing.Span = tracing.NO_SPAN
 
 
+def sending_id(query_id: str, *, is_again: bool) -> str:
+    """Return the id of one sending of a statement's query: a worker that was given up may still call under the former
+    one.
+    """
+    return f"{query_id}-again" if is_again else query_id
+
+
 class _SlotWait:
     """Wait of a statement for its slot."""
 

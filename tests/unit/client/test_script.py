@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tilth.client.script import cut, statements
+from tilth.client.script import ScriptStatement, cut, pieces, statements
+
+
+def texts(ended: list[ScriptStatement]) -> list[str]:
+    return [one.text for one in ended]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ from tilth.client.script import cut, statements
     ],
 )
 def test_statements(text: str, expected: list[str]) -> None:
-    assert statements(text) == expected
+    assert texts(statements(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,8 @@ def test_statements(text: str, expected: list[str]) -> None:
     ],
 )
 def test_what_has_not_ended_is_kept(text: str, ended: list[str], rest: str) -> None:
-    assert cut(text) == (ended, rest)
+    found, left = cut(text)
+    assert (texts(found), left) == (ended, rest)
 
 
 def test_lines_give_the_same_statements_as_the_whole_text() -> None:
@@ -66,17 +73,40 @@ def test_lines_give_the_same_statements_as_the_whole_text() -> None:
     held = ""
     for line in text.splitlines(keepends=True):
         ended, held = cut(held + line)
-        typed += ended
-    assert (typed, held) == (statements(text), "")
+        typed += texts(ended)
+    assert (typed, held) == (texts(statements(text)), "")
 
 
 def test_the_server_cuts_scripts_in_the_same_places() -> None:
     from tilth.grammar.text.script import split
 
     text = "-- a\nSELECT 1;; SELECT ';' ; INSERT INTO t FORMAT CSV\n1;2\n\nSELECT /* ; */ r'\\'; SELECT `;`"
-    assert statements(text) == [one.rstrip() for one in split(text)]
+    assert texts(statements(text)) == [one.rstrip() for one in split(text)]
 
 
 def test_a_large_string_is_read_once() -> None:
     """A pattern that tries again from every quote would take minutes here."""
-    assert statements("SELECT '" + "''" * 200_000) == ["SELECT '" + "''" * 200_000]
+    assert texts(statements("SELECT '" + "''" * 200_000)) == ["SELECT '" + "''" * 200_000]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"SELECT 1\G SELECT 2;", [("SELECT 1", True), ("SELECT 2", False)]),
+        ("SELECT 1 \\G;\nSELECT 2\\G", [("SELECT 1", True), ("SELECT 2", True)]),
+        (r"SELECT '\G'; SELECT `\G` /* \G */ -- \G", [(r"SELECT '\G'", False), (r"SELECT `\G` /* \G */ -- \G", False)]),
+        (r"SELECT 1\Go", [(r"SELECT 1\Go", False)]),
+        (r"\G", []),
+        (
+            "INSERT INTO t FORMAT CSV\na\\G\n\nSELECT 1",
+            [("INSERT INTO t FORMAT CSV\na\\G", False), ("SELECT 1", False)],
+        ),
+    ],
+)
+def test_a_statement_may_end_upright(text: str, expected: list[tuple[str, bool]]) -> None:
+    assert [(one.text, one.is_upright) for one in statements(text)] == expected
+
+
+@given(st.text(alphabet="aG1 ;'\"`\\-/*\n(", max_size=30))
+def test_pieces_are_all_of_the_text(text: str) -> None:
+    assert "".join(piece.text for piece in pieces(text)) == text

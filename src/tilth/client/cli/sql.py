@@ -1,7 +1,7 @@
 """`tilth sql`: a shell, `-c` and `-f` for scripts, or statements on standard input.
 
-Rows go to standard output, errors to standard error. Exit codes: 0 all went well; 1 a statement failed, those behind it
-were not sent; 2 the command line was wrong.
+Rows go to standard output, errors to standard error. The exit code says what went wrong (client/exit_codes.py); the
+statements behind one that failed are not sent.
 
 Tests: tests/unit/client/cli/test_shell.py, tests/acceptance/test_http_server.py.
 """
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from tilth.base.errors import InvalidInputError, TilthError
-from tilth.client.cli.options import OutputFormat
+from tilth.client.exit_codes import CANCELLED, OUTPUT_CLOSED, exit_code
+from tilth.client.options import OutputFormat
 from tilth.client.output import console_of, show_error
-from tilth.client.script import statements
+from tilth.client.script import ScriptStatement, statements
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ def sql(
     output: Annotated[OutputFormat, typer.Option("--format", help="How rows are printed.")] = OutputFormat.TABLE,
 ) -> None:
     """Run statements: in a shell, or with -c, -f or standard input."""
-    from tilth.client.cli.shell import converse
     from tilth.client.http import connect
+    from tilth.client.shell.conversation import converse
 
     if command is not None and file is not None:
         raise typer.BadParameter("give -c or -f, not both")
@@ -56,19 +58,24 @@ def sql(
                 converse(connection, console_of(), errors, output)
     except TilthError as error:
         show_error(errors, error)
-        raise typer.Exit(1) from error
+        raise typer.Exit(exit_code(error)) from error
+    except KeyboardInterrupt as error:
+        errors.print(Text("cancelled: the server ends the statement, unless it is being committed", style="dim"))
+        raise typer.Exit(CANCELLED) from error
     except BrokenPipeError as error:
         # The reader of our output has left, as `head` does; Python's flush at the end has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(1) from error
+        raise typer.Exit(OUTPUT_CLOSED) from error
 
 
-def _run_all(connection: Connection, errors: Console, given: Iterable[str], output: OutputFormat) -> None:
-    from tilth.client.cli.run import run
+def _run_all(connection: Connection, errors: Console, given: Iterable[ScriptStatement], output: OutputFormat) -> None:
+    from tilth.client.rows import Layout
+    from tilth.client.shell.run import View, run
 
     console = console_of()
     for statement in given:
-        run(connection, console, errors, statement, output)
+        view = View(layout=Layout.UPRIGHT if statement.is_upright else Layout.GRID)
+        run(connection, console, errors, statement.text, output, view)
     sys.stdout.flush()
 
 

@@ -27,7 +27,7 @@ from tilth.control.context.rooms import Rooms
 from tilth.control.insert_batches import InsertBatches, PreparedInsert
 from tilth.control.query_log import QueryLog
 from tilth.control.resends import Resends
-from tilth.control.running import RunningStatements
+from tilth.control.running import RunningStatements, sending_id
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskKind
 from tilth.model.text.zones import UTC_NAMES, ZONE
@@ -100,8 +100,7 @@ class Call:
 
     @property
     def sending_id(self) -> str:
-        """Id of this sending of its query: a worker that was given up may still call under the former one."""
-        return f"{self.query_id}-again" if self.is_sent_again else self.query_id
+        return sending_id(self.query_id, is_again=self.is_sent_again)
 
     @property
     def zone_name(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tilth.base.settings import SettingScope
 from tilth.base.sources import SettingSource
 from tilth.control.context.services import Services
-from tilth.control.running import Running
+from tilth.control.running import Running, sending_id
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
@@ -48,6 +48,9 @@ def _rows_of_processes(services: Services) -> Iterator[Row]:
             task_id=task and task.id,
             read_rows=progress and progress.rows_read,
             read_bytes=progress and progress.bytes_read,
+            total_rows_approx=services.snapshots.rows_to_read(
+                sending_id(running.query_id, is_again=bool(running.sent_again))
+            ),
         )
 
 
@@ -91,6 +94,12 @@ PROCESSES = SystemTable(
         ColumnDoc("task_id", TEXT, "The same task in `system.tasks`."),
         ColumnDoc("read_rows", INTEGER, "Rows that Spark has read for this task; half a second old at most."),
         ColumnDoc("read_bytes", INTEGER, "The same in bytes."),
+        ColumnDoc(
+            "total_rows_approx",
+            INTEGER,
+            "Rows of the parts that it reads: `read_rows` ends below where Spark passes over some; NULL: it reads no "
+            "table, or its snapshots are not there yet.",
+        ),
         ColumnDoc("stages_done", INTEGER, "Stages that Spark has done."),
         ColumnDoc("stages_total", INTEGER, "Stages of the jobs that Spark has begun; more may follow."),
         ColumnDoc("tasks_done", INTEGER, "Spark tasks of these stages that are done."),

@@ -80,6 +80,8 @@ class OpenQuery:
     leases: list[ReaderLease] = field(default_factory=list)
     parts_read: int = 0
     parts_pruned: int = 0
+    #: Rows of the parts that are read; those of a table that is read twice count once.
+    rows_to_read: int = 0
     #: Client of the query; threads of workers open leases and do not know it.
     client: str = ""
     #: `True` if a lease had expired before its renewal: files may have been removed meanwhile.
@@ -88,6 +90,12 @@ class OpenQuery:
     zone: str = ""
     #: Function from the name of a system table to its rows.
     system_table: Callable[[str], pa.Table] = no_system_table
+
+    def count(self, snapshot: Snapshot) -> None:
+        """Add the parts of a snapshot to those that are read."""
+        self.parts_read += len(snapshot.parts)
+        self.parts_pruned += snapshot.pruned
+        self.rows_to_read += snapshot.rows
 
 
 class SnapshotService:
@@ -219,9 +227,14 @@ class SnapshotService:
         snapshot, lease = held_snapshot(self._catalog, table_uuid, self._holder(query), keep=keep)
         with self._lock:
             query.leases.append(lease)
-        query.parts_read += len(snapshot.parts)
-        query.parts_pruned += snapshot.pruned
+        query.count(snapshot)
         return snapshot
+
+    def rows_to_read(self, query_id: str) -> int | None:
+        """Rows of the parts that a query under way reads; None: it reads none, or its snapshots are not there yet."""
+        with self._lock:
+            query = self._open.get(query_id)
+        return (query.rows_to_read or None) if query is not None else None
 
     def _holder(self, query: OpenQuery) -> LeaseHolder:
         return LeaseHolder(holder=self._server, ttl_ms=READER_LEASE_MS, client=query.client)
@@ -268,8 +281,7 @@ class SnapshotService:
         snapshot, lease = held_past(self._catalog, self._clock, found.table, found.read_time, holder, keep=keep)
         with self._lock:
             query.leases.append(lease)
-        query.parts_read += len(snapshot.parts)
-        query.parts_pruned += snapshot.pruned
+        query.count(snapshot)
         return snapshot
 
     def _source(

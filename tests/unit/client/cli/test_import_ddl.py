@@ -85,7 +85,7 @@ def test_statements_are_sent_in_their_order_and_to_the_database_of_use(rooms: Ro
     file.write_text(SAME)
     result = run(file, "--apply")
     assert result.exit_code == 0, result.stdout
-    assert sent_to(rooms) == statements(SAME)
+    assert sent_to(rooms) == [one.text for one in statements(SAME)]
     assert [call[2] for call in rooms.calls] == ["default", "default", "d"]
     assert result.stdout.count("ran  ") == 3
 
@@ -136,7 +136,7 @@ def test_the_script_runs_under_the_settings_that_its_statements_need(file: Path,
     written = tmp_path / "tilth.sql"
     file.write_text("CREATE TABLE a (x Int8) ENGINE = MergeTree ORDER BY x; CREATE TABLE b (y INT) USING delta;")
     assert run(file, "-o", written).exit_code == 3
-    assert [text.split("\n")[0] for text in statements(written.read_text())] == [
+    assert [one.text.split("\n")[0] for one in statements(written.read_text())] == [
         "SET data_type_default_nullable = '0'",
         "SET dialect = 'clickhouse'",
         "CREATE TABLE a (x Int8) ENGINE = MergeTree ORDER BY x",

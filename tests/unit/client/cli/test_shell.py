@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,14 +17,15 @@ from typer.testing import CliRunner
 
 from tests.unit.app_transport import AppTransport
 from tests.unit.fake_rooms import FakeRooms, context_of
-from tilth.base.errors import NotFoundError, TilthError
+from tilth.base.errors import ErrorKind, NotFoundError, TilthError
 from tilth.client import Connection
 from tilth.client.cli.main import app
-from tilth.client.cli.options import OutputFormat
-from tilth.client.cli.run import run
-from tilth.client.cli.shell import converse
+from tilth.client.exit_codes import EXIT_CODES
 from tilth.client.http import Reply
+from tilth.client.options import OutputFormat
 from tilth.client.rows import show
+from tilth.client.shell.conversation import converse
+from tilth.client.shell.run import run
 from tilth.model.wire import Summary
 from tilth.query.results.answer import Answer
 from tilth.server import build_app
@@ -50,13 +51,22 @@ def typed(connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def type_in(text: str) -> tuple[str, str]:
         console, errors = (Console(file=io.StringIO(), width=100) for _ in range(2))
         with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=DummyOutput()):
-            keyboard.send_text(text + "\\q\n")
+            keyboard.send_bytes((text + "\\q\n").encode("utf-8", "surrogateescape"))
             converse(connection, console, errors, OutputFormat.TABLE)
         assert isinstance(console.file, io.StringIO)
         assert isinstance(errors.file, io.StringIO)
         return console.file.getvalue(), errors.file.getvalue()
 
     return type_in
+
+
+def calls_of_user(rooms: FakeRooms) -> list[tuple[object, ...]]:
+    """Calls without those of completion and progress, which the shell sends in the background."""
+    return [call for call in rooms.calls if "log_queries" not in str(call[3])]
+
+
+def sent(rooms: FakeRooms) -> list[object]:
+    return [call[1] for call in calls_of_user(rooms)]
 
 
 def printed(table: pa.Table, *, message: str = "") -> str:
@@ -68,14 +78,14 @@ def printed(table: pa.Table, *, message: str = "") -> str:
 
 def test_statements_may_span_lines_and_share_them(typed: Type, rooms: FakeRooms) -> None:
     out, _ = typed("SELECT\n 1;\nSELECT ';'; SELECT 3;\n")
-    assert rooms.texts[1:] == ["SELECT\n 1", "SELECT ';'", "SELECT 3"]
+    assert sent(rooms) == ["SELECT\n 1", "SELECT ';'", "SELECT 3"]
     assert out.count("1 row, 0.002 s") == 3
 
 
 @pytest.mark.parametrize("word", ["exit", "quit;", "EXIT"])
 def test_words_of_other_shells_leave(typed: Type, rooms: FakeRooms, word: str) -> None:
     typed(f"SELECT 1;\n{word}\nSELECT 2;\n")
-    assert rooms.texts[1:] == ["SELECT 1"]
+    assert sent(rooms) == ["SELECT 1"]
 
 
 def test_texts_of_several_lines_are_printed_as_they_are() -> None:
@@ -106,9 +116,9 @@ def test_a_notebook_shows_three_lines() -> None:
 def test_use_moves_the_connection_once_the_server_agrees(typed: Type, rooms: FakeRooms, connection: Connection) -> None:
     typed("USE `my db`;\n\\d\n\\d t\n\\l\n\\s\n")
     assert connection.database == "my db"
-    assert rooms.calls[1] == ("run", "USE `my db`", "default", {})
-    assert rooms.calls[2] == ("run", "SHOW TABLES", "my db", {})
-    assert rooms.texts[3:5] == ["DESCRIBE t", "SHOW DATABASES"]
+    assert calls_of_user(rooms)[0] == ("run", "USE `my db`", "default", {})
+    assert calls_of_user(rooms)[1] == ("run", "SHOW TABLES", "my db", {})
+    assert sent(rooms)[2:4] == ["DESCRIBE t", "SHOW DATABASES"]
     rooms.error = NotFoundError(database="nowhere")
     _, errors = typed("\\c nowhere\n")
     assert connection.database == "my db"
@@ -118,7 +128,7 @@ def test_use_moves_the_connection_once_the_server_agrees(typed: Type, rooms: Fak
 def test_an_error_stops_the_line_but_not_the_shell(typed: Type, rooms: FakeRooms) -> None:
     rooms.error = NotFoundError(table="t", hint="SHOW TABLES lists them")
     _, errors = typed("SELECT 1; SELECT 2;\nSELECT 3;\n")
-    assert rooms.texts[1:] == ["SELECT 1", "SELECT 3"]
+    assert sent(rooms) == ["SELECT 1", "SELECT 3"]
     assert "NOT_FOUND no such thing: table=t" in errors
     assert "what to do: SHOW TABLES lists them" in errors
     assert "  see: docs/errors/NOT_FOUND.md\n" in errors
@@ -126,7 +136,98 @@ def test_an_error_stops_the_line_but_not_the_shell(typed: Type, rooms: FakeRooms
 
 def test_ctrl_c_forgets_and_ctrl_d_leaves(typed: Type, rooms: FakeRooms) -> None:
     typed("SELECT 'open\n\x03SELECT 2;\n\x04")
-    assert rooms.texts[1:] == ["SELECT 2"]
+    assert sent(rooms) == ["SELECT 2"]
+
+
+def test_two_ctrl_c_leave(typed: Type, rooms: FakeRooms) -> None:
+    typed("SELECT\x03\x03SELECT 2;\n")
+    assert sent(rooms) == []
+
+
+def test_rows_upright_by_a_terminator_and_by_a_switch(typed: Type, rooms: FakeRooms) -> None:
+    out, _ = typed("SELECT 1\\G\nSELECT 2;\n\\x on\nSELECT 3;\n\\x off\nSELECT 4;\n\\x\n\\x\n")
+    assert sent(rooms) == ["SELECT 1", "SELECT 2", "SELECT 3", "SELECT 4"]
+    assert out.count("row 1 ") == 2
+    assert [line for line in out.splitlines() if line.startswith("rows upright")] == [
+        "rows upright: on",
+        "rows upright: off",
+        "rows upright: on",
+        "rows upright: auto, where they are wider than the terminal",
+    ]
+
+
+def test_wide_results_are_upright_in_the_shell_only(typed: Type, rooms: FakeRooms, connection: Connection) -> None:
+    wide = pa.table({name: [name * 30] for name in "abcdef"})
+    rooms.answer = Answer(query_id="q", columns=[], table=wide, elapsed_ms=2.0)
+    out, _ = typed("SELECT ..;\n")
+    assert "a │ " + "a" * 30 in out
+    console = Console(file=io.StringIO(), width=100)
+    run(connection, console, Console(file=io.StringIO()), "SELECT ..", OutputFormat.TABLE)
+    assert isinstance(console.file, io.StringIO)
+    assert "row 1" not in console.file.getvalue()
+
+
+def test_timing_is_said_when_it_is_wanted(typed: Type) -> None:
+    _, errors = typed("\\timing on\nSELECT 1;\n\\timing\nSELECT 1;\n")
+    assert errors.count("the server took 0.002 s") == 1
+
+
+def test_the_last_statement_is_repeated_and_may_only_read(typed: Type, rooms: FakeRooms) -> None:
+    out, _ = typed("\\watch\n")
+    assert "there is no statement to repeat yet" in out
+    answers = iter([rooms.answer] * 3)
+
+    def answered(*call: object) -> Answer:
+        if "log_queries" not in str(call[3]) or "SELECT 1" in str(call[1]):
+            rooms.calls.append(call)
+            found = next(answers, None)
+            if found is None:
+                raise NotFoundError(table="t")
+            return found
+        return rooms.answer
+
+    rooms.calls.clear()
+    rooms._answered = answered  # type: ignore[method-assign]
+    out, errors = typed("SELECT 1;\n\\watch 0.1\n")
+    assert [call[3] for call in rooms.calls] == [{}] + [{"readonly": "1", "log_queries": "0"}] * 3
+    assert out.count("again in 0.1 s") == 2
+    assert "NOT_FOUND" in errors
+
+
+def test_an_editor_gives_the_next_statement(
+    typed: Type, rooms: FakeRooms, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor.sh"
+    editor.write_text('sed -i s/1/2/ "$1"\n')
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"sh {editor}")
+    typed("SELECT 1;\n\\e\n\n")
+    assert sent(rooms) == ["SELECT 1", "SELECT 2"]
+    monkeypatch.setenv("EDITOR", "/no/such/editor")
+    _, errors = typed("\\e\n")
+    assert "EDITOR_FAILED" in errors
+
+
+def test_history_holds_no_secrets(typed: Type, rooms: FakeRooms, tmp_path: Path) -> None:
+    secret = "CREATE TABLE k (a Int64) ENGINE = Kafka SETTINGS kafka_sasl_password = 'hunter2';"
+    typed(f"SELECT 'one';\n{secret}\nSELECT 'two';\n")
+    assert len(sent(rooms)) == 3
+    kept = (tmp_path / ".tilth_history").read_text()
+    assert "'two'" in kept
+    assert "hunter2" not in kept
+
+
+def test_bytes_that_are_no_text_end_nothing(typed: Type, rooms: FakeRooms) -> None:
+    _, errors = typed("SELECT '\udc80';\nSELECT 1;\n")
+    assert sent(rooms) == ["SELECT 1"]
+    assert "BAD_STATEMENT_TEXT" in errors
+
+
+def test_escapes_in_messages_are_shown(typed: Type, rooms: FakeRooms) -> None:
+    rooms.error = NotFoundError("no such \x1b[31mcolumn", hint="\x1b]0;title\x07")
+    _, errors = typed("SELECT 1;\n")
+    assert "no such \\x1b[31mcolumn" in errors
+    assert "\x1b]" not in errors
 
 
 def test_help(typed: Type) -> None:
@@ -183,7 +284,7 @@ def test_the_first_rows_are_printed_while_others_come_and_none_are_kept(
         yield sink.getvalue()
 
     @contextmanager
-    def request(text: str, *, accept: str) -> Iterator[Reply]:
+    def request(text: str, *, accept: str, settings: Mapping[str, str]) -> Iterator[Reply]:
         yield Reply(media_type=accept, summary=Summary(query_id="q", elapsed_ms=1, rows=0), pieces=pieces())
 
     monkeypatch.setattr(connection, "request", request)
@@ -260,5 +361,5 @@ def test_version() -> None:
 
 def test_an_address_that_is_none() -> None:
     result = CliRunner().invoke(app, ["sql", "--url", "ftp://x", "-c", "SELECT 1"])
-    assert result.exit_code == 1
+    assert result.exit_code == EXIT_CODES[ErrorKind.INVALID]
     assert "BAD_URL" in result.output

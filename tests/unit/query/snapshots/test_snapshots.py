@@ -37,6 +37,7 @@ def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world:
     with service.opened("q", database="default", prune=True, system_table=tables.__getitem__) as query:
         found = service.resolve("q", [("t",), ("default", "t"), ("system", "databases")])
         assert [one.table for one in found] == ["t", "t", "databases"]
+        assert service.rows_to_read("q") is None
         first, second, rows = service.pin(
             "q", [Compare("a", Comparison.EQUAL, 1), Compare("a", Comparison.GREATER, 2), Undecided()]
         )
@@ -48,9 +49,11 @@ def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world:
         assert rows.rows is not None
         assert pa.ipc.open_stream(rows.rows).read_all().column("name").to_pylist() == ["default"]
         assert (query.parts_read, query.parts_pruned) == (2, 1)
+        assert service.rows_to_read("q") == 2
         (lease,) = world.catalog.readers.list()
         assert lease.snapshot_ts <= world.catalog.clock.now()
     assert world.catalog.readers.list() == []
+    assert service.rows_to_read("q") is None
     with pytest.raises(TilthError, match="this query has ended"):
         service.resolve("q", [("t",)])
 

@@ -1,0 +1,68 @@
+"""A pager for what is longer than the screen: `$PAGER`, else `less -SFRX`.
+
+Covers: when it runs, what it gets, Ctrl-C inside of it. Does not cover: what is printed (client/rows.py).
+Always holds: a pager that is not there, fails or is left early loses no more than its own view; keys typed in it do not
+reach the shell.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+from rich.console import Console
+
+DEFAULT_PAGER = "less -SFRX"
+#: Words of `$PAGER` that mean none.
+_NONE = ("", "cat")
+#: Lines of the prompt and of the outcome below the rows.
+_LINES_BELOW = 3
+
+
+class Pager:
+    """Prints by itself or through the user's pager."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._command = environment.get("PAGER", DEFAULT_PAGER)
+        self.is_on = self._command.strip() not in _NONE
+
+    def show(self, console: Console, show: Callable[[], None]) -> None:
+        """Run `show`, which prints to the console; the pager gets its text if that is longer than the screen."""
+        if not self.is_on or not console.is_terminal:
+            show()
+            return
+        with console.capture() as captured:
+            show()
+        text = captured.get()
+        if text.count("\n") + _LINES_BELOW <= console.height or not self._page(text):
+            console.file.write(text)
+            console.file.flush()
+
+    def _page(self, text: str) -> bool:
+        """Return false if there is no such pager."""
+        # Ctrl-C is the pager's while it runs; a handler of ours is not passed on to it, ignoring would be.
+        try:
+            before = signal.signal(signal.SIGINT, _pass_over)
+        except ValueError:
+            # This is not the main thread, which alone gets signals.
+            before = None
+        try:
+            command = shlex.split(self._command)
+            pager = subprocess.Popen(command, stdin=subprocess.PIPE)
+        except (OSError, ValueError):
+            return False
+        else:
+            # A pager that is left early closes its end; then communicate() stops.
+            pager.communicate(text.encode("utf-8", "replace"))
+            return True
+        finally:
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
+
+
+def _pass_over(_signal: int, _frame: FrameType | None) -> None:
+    """Do nothing."""

@@ -1,0 +1,207 @@
+"""A line of progress while a statement runs: a bar, rows, bytes, seconds left.
+
+Covers: reading how far a statement is, by SQL on a connection of its own; the line. Does not cover: what the numbers
+mean (standing.py).
+Always holds: it is shown on a terminal only, and leaves no trace there; a server that is slow, hangs or knows nothing
+of it delays nothing: the line goes on without numbers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.units import show_bytes
+from tilth.client.http import Connection
+from tilth.client.printable import printable
+from tilth.client.script import PieceKind, pieces
+from tilth.client.shell.relations import TablePath, relations
+from tilth.client.shell.standing import Line, Standing, Work
+
+#: Statements that take less time are not watched.
+BEGIN_SECONDS = 0.5
+EVERY_SECONDS = 0.5
+#: Each reading gives up after this.
+READ_SECONDS_MAX = 5.0
+#: After a reading that failed.
+RETRY_SECONDS = 3.0
+#: A statement is found among those under way by its beginning.
+KNOWN_CHARACTERS = 1000
+#: Narrower terminals have no bar.
+_BAR_COLUMNS_MIN = 100
+_STATE_CHARACTERS_MAX = 40
+_RUNNING = "running"
+#: State of nearly all statements that take long; the word is enough.
+_IN_SPARK = "running in Spark"
+_SHARES = 1000
+
+_PROCESSES = f"""SELECT substring(query, 1, {KNOWN_CHARACTERS}) AS query, database, state, elapsed, read_rows,
+ read_bytes, total_rows_approx, tasks_done, tasks_total FROM system.processes ORDER BY started DESC LIMIT 50"""
+_MERGES = """SELECT task, is_mutation, progress, input_bytes FROM system.merges
+ WHERE database = {database} AND "table" = {table} LIMIT 1000"""
+_MUTATIONS = """SELECT parts_to_do, parts_done, state_reason FROM system.mutations
+ WHERE database = {database} AND "table" = {table} AND NOT is_done AND NOT is_killed LIMIT 1000"""
+#: They change nothing, and have no line in the query log.
+READING = {"readonly": "1", "log_queries": "0"}
+
+
+class StandingReader:
+    """Reads the standing of one statement. Raises TilthErrors and ArrowInvalid of the connection."""
+
+    def __init__(self, clock: Clock, connection: Connection, statement: str) -> None:
+        self._clock = clock
+        self._connection = connection
+        self._statement = statement
+        self._work = Work()
+        self._began = clock.monotonic()
+        first = next((piece.text.upper() for piece in pieces(statement) if piece.kind is PieceKind.WORD), "")
+        self._question = {"OPTIMIZE": _MERGES, "ALTER": _MUTATIONS}.get(first, "")
+        self._table = _first_table(statement, connection.database) if self._question else None
+
+    def read(self) -> Standing | None:
+        """None: the server does not list the statement."""
+        elapsed = self._clock.monotonic() - self._began
+        if self._table is not None:
+            database, table = (_literal(name) for name in self._table)
+            lines = self._lines(self._question.format(database=database, table=table))
+            is_merge = self._question is _MERGES
+            return self._work.of_merges(lines, elapsed) if is_merge else self._work.of_mutations(lines, elapsed)
+        for line in self._lines(_PROCESSES):
+            begin = str(line.get("query") or "")
+            if begin and line.get("database") == self._connection.database and self._statement.startswith(begin):
+                return self._work.of_process(line)
+        return None
+
+    def _lines(self, question: str) -> list[Line]:
+        result = self._connection.sql(question, READING)
+        return [dict(zip(result.names, row, strict=True)) for row in result.rows]
+
+
+class _Numbers(ProgressColumn):
+    """Rows, bytes, seconds left."""
+
+    #: They change with each refresh.
+    max_refresh = None
+
+    def render(self, task: Task) -> Text:
+        return Text(str(task.fields.get("numbers", "")), no_wrap=True)
+
+
+class ProgressLine:
+    """The line of progress, from the sending of a statement until its rows are shown."""
+
+    def __init__(self, clock: Clock, errors: Console, connection: Connection, statement: str) -> None:
+        is_shown = errors.is_terminal
+        bar = (BarColumn(bar_width=20),) if errors.width >= _BAR_COLUMNS_MIN else ()
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            *bar,
+            _Numbers(),
+            TimeElapsedColumn(),
+        )
+        self._progress = Progress(*columns, console=errors, transient=True, disable=not is_shown)
+        self._task = self._progress.add_task(_RUNNING, total=None)
+        self._clock = clock
+        self._connection = connection
+        self._statement = statement
+        self._over = threading.Event()
+        self._is_shown = is_shown
+
+    def __enter__(self) -> ProgressLine:
+        self._progress.start()
+        if self._is_shown:
+            threading.Thread(target=self._watch, name="tilth-progress", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop without a trace on the screen, and without waiting for a server that hangs."""
+        self._over.set()
+        self._progress.stop()
+
+    def count(self, rows: int) -> None:
+        """Show how many rows of the answer have come; the server's numbers end there."""
+        self._over.set()
+        self._progress.update(
+            self._task, description="receiving", total=None, numbers=f"{rows:,} {'row' if rows == 1 else 'rows'}"
+        )
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Let others print inside."""
+        self._progress.stop()
+        yield
+        self._progress.start()
+
+    def _watch(self) -> None:
+        if self._clock.wait(self._over, BEGIN_SECONDS):
+            return
+        with self._connection.beside(timeout_seconds=READ_SECONDS_MAX) as connection:
+            reader = StandingReader(self._clock, connection, self._statement)
+            seconds = 0.0
+            while not self._clock.wait(self._over, seconds):
+                seconds = EVERY_SECONDS
+                try:
+                    standing = reader.read()
+                except (TilthError, pa.ArrowException, ValueError):
+                    # The server is busy, older or away; the statement itself says so if it matters.
+                    seconds = RETRY_SECONDS
+                    continue
+                if standing is not None and not self._over.is_set():
+                    self._show(standing)
+
+    def _show(self, standing: Standing) -> None:
+        is_known = standing.done is not None
+        state = _RUNNING if standing.state in ("", _IN_SPARK) else printable(standing.state[:_STATE_CHARACTERS_MAX])
+        self._progress.update(
+            self._task,
+            description=state,
+            total=_SHARES if is_known else None,
+            completed=int(_SHARES * standing.done) if standing.done is not None else 0,
+            numbers=numbers(standing),
+        )
+
+
+def numbers(standing: Standing) -> str:
+    """Return the numbers as they are shown: `1,200 of 9,000 rows, 1.2 MiB, 8 s left`."""
+    shown = []
+    if standing.rows:
+        of = f" of {standing.total_rows:,}" if standing.total_rows and standing.total_rows >= standing.rows else ""
+        shown.append(f"{standing.rows:,}{of} rows")
+    elif standing.total_rows:
+        shown.append(f"0 of {standing.total_rows:,} rows")
+    if standing.bytes:
+        shown.append(show_bytes(standing.bytes))
+    if standing.done is not None:
+        shown.append(f"{standing.done:.0%}")
+    if standing.seconds_left is not None:
+        shown.append(f"{_duration(standing.seconds_left)} left")
+    return ", ".join(shown)
+
+
+def _duration(seconds: float) -> str:
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 3600 else f"{whole / 3600:.1f} h"
+
+
+def _first_table(statement: str, database: str) -> TablePath | None:
+    found = next((one.path for one in relations(statement)), None)
+    return found.within(database) if found is not None else None
+
+
+def _literal(text: str) -> str:
+    doubled = text.replace("\\", "\\\\").replace("'", "''")
+    return f"'{doubled}'"
