@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool systemd lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
-	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs site lock clean clean-all
+	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -110,6 +110,9 @@ bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on Pos
 
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)
+
+bench-console: setup java browser ## the console's pages over 10,000 tables and 100,000 parts, and a browser that stays
+	@$(PY) -m bench.bench_console
 
 wheel: setup ## build the wheels of tilth and tilth-server into dist, without the network
 	@$(PY) -m tools.wheels

@@ -309,11 +309,14 @@ class FakeMaintenance:
         self.calls.append(("gc", table_uuid, partition, is_forced))
         return GcReport(moved=2, removed=1, removed_bytes=2048)
 
-    def stats(self) -> list[ServiceStats]:
+    def stats(self, *, table: str | None = None) -> list[ServiceStats]:
         return []
 
     def failing(self) -> list[ServiceStats]:
         return self.failed
+
+    def switched(self) -> list[ServiceStats]:
+        return []
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
         self.calls.append(("cancel", table_uuid, partition))
@@ -345,7 +348,7 @@ class FakeMaintenance:
         numbers.ops[OpKind.MERGE].ended = 3
         return numbers
 
-    def ops(self) -> list[OpRow]:
+    def ops(self, *, table: str | None = None) -> list[OpRow]:
         return [
             OpRow(
                 name="MERGE(default.t)",

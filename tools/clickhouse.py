@@ -20,13 +20,15 @@ from struct import pack, unpack
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Settings by which JSON distinguishes all values, and times mean the same in any zone.
+#: Settings by which JSON distinguishes all values, times mean the same in any zone, and types are those of Tilth.
 _SETTINGS = {
     "date_time_output_format": "unix_timestamp",
     "output_format_json_quote_64bit_integers": "0",
     "output_format_json_quote_denormals": "1",
     "output_format_json_quote_decimals": "1",
     "output_format_json_named_tuples_as_objects": "0",
+    # Tilth has no Variant, of which NULL has another text: values without a common type are refused.
+    "use_variant_as_common_type": "0",
 }
 _WORD = re.compile(r"\w+")
 

@@ -353,6 +353,10 @@ def _dialect_page() -> Iterator[str]:
     yield "What a SELECT can have where `dialect = 'clickhouse'` is set. Answers are compared with those of ClickHouse"
     yield "itself, over NULL, NaN, the limits of types and other hostile values: they are the same, or an error. What"
     yield "is not listed is refused by name. [sql.md](sql.md#words-of-other-systems) says how the setting is given."
+    yield ""
+    yield "There is no type `Variant`: branches of `if`, `multiIf` and `CASE` without a common type in ClickHouse, as"
+    yield "UInt64 beside numbers with a sign, are numbers here. ClickHouse refuses them where"
+    yield "`use_variant_as_common_type` is 0; where it is 1, `toString` of their NULL is `''` there and NULL here."
     yield from ("", "## Functions", "")
     yield "A name that begins with `clickhouse_` is that of a function of Tilth that differs from Spark's."
     yield ""

@@ -22,6 +22,7 @@ from tilth.catalog.offsets.labels import Labels
 from tilth.catalog.offsets.offsets import Offsets
 from tilth.catalog.parts.history import History
 from tilth.catalog.parts.parts import Parts
+from tilth.catalog.parts.totals import TotalsCache
 from tilth.catalog.parts.trash import Trash
 from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
@@ -103,7 +104,7 @@ class Catalog:
         self._committer = committer
         self.tables = Tables(clock, kv, ids=ids)
         self.secrets = SecretStore(kv)
-        self.parts = Parts(clock, self.clock, kv, shown)
+        self.parts = Parts(clock, self.clock, kv, shown, TotalsCache(history=lambda: kv.incarnation))
         self.history = History(clock, kv)
         self.labels = Labels(clock, kv)
         self.mutations = Mutations(clock, kv)

@@ -17,8 +17,10 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from tilth.introspection.system_query_child import SYSTEM_DATABASE, Build, SystemTables, planned
+from tilth.introspection.pushdown import pushdown_of
+from tilth.introspection.system_query_child import SYSTEM_DATABASE, SystemTables, planned
 from tilth.introspection.system_query_process import answered_apart, may_run_long
+from tilth.model.pushdown import EVERYTHING, Pushdown
 from tilth.model.text.quotes import with_backticks, with_standard_strings
 from tilth.query.errors import BadQueryError, UnknownColumnError
 from tilth.warehouse import allow_list
@@ -28,6 +30,8 @@ _VALID_FIELDS = re.compile(r"Valid fields are (.+?)\.?$", re.DOTALL)
 # It would write statements that it reads as mere commands, such as EXPLAIN, to standard error.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
+#: Rows of a system table by its name.
+BuildRows = Callable[[str, Pushdown], pa.Table]
 _QUALIFIER = re.compile(r"\bsystem\.\w+\.")
 
 
@@ -39,10 +43,7 @@ def system_tables_of(text: str, database: str) -> list[str] | None:
     """System tables that a query reads, or None if it reads anything else, nothing at all, or is not understood."""
     if SYSTEM_DATABASE not in text.lower() and database.lower() != SYSTEM_DATABASE:
         return None
-    try:
-        tree = sqlglot.parse_one(with_backticks(text), read="spark")
-    except (sqlglot.errors.SqlglotError, RecursionError):
-        return None
+    tree = _parsed(with_backticks(text))
     if not isinstance(tree, exp.Query) or any(_is_refused(call) for call in tree.find_all(exp.Func)):
         # Spark refuses it with the reason.
         return None
@@ -59,21 +60,30 @@ def system_tables_of(text: str, database: str) -> list[str] | None:
     return names or None
 
 
+def _parsed(text: str) -> exp.Expr | None:
+    try:
+        return sqlglot.parse_one(text, read="spark")
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        return None
+
+
 def _is_refused(call: exp.Func) -> bool:
     name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
     return name.lower() in allow_list().refused_functions
 
 
-def answer_from_system(text: str, build: Build, *, before_long: Callable[[], None] = lambda: None) -> pa.Table:
-    """The rows of a query over system tables; `before_long` is called before one that may take long.
+def answer_from_system(text: str, build: BuildRows, *, before_long: Callable[[], None] = lambda: None) -> pa.Table:
+    """The rows of a query over system tables, of which `build` makes what is wanted at least.
 
-    Raises UnknownColumnError, BadQueryError, what `build` and `before_long` raise, and NotASystemQueryError for what
-    DataFusion cannot plan.
+    `before_long` is called before one that may take long. Raises UnknownColumnError, BadQueryError, what `build` and
+    `before_long` raise, and NotASystemQueryError for what DataFusion cannot plan.
     """
     named = with_backticks(text)
     # DataFusion would take a backslash for itself.
     request = with_standard_strings(named)
-    tables = SystemTables(build)
+    tree = _parsed(named)
+    wanted = EVERYTHING if tree is None else pushdown_of(tree, named)
+    tables = SystemTables(lambda name: build(name, wanted))
     try:
         frame = planned(request, tables)
     # DataFusion raises bare ValueErrors and Exceptions.
@@ -82,7 +92,7 @@ def answer_from_system(text: str, build: Build, *, before_long: Callable[[], Non
             raise tables.error from error
         raise _refused(error) from error
     rows = {name: table.num_rows for name, table in tables.made.items()}
-    if may_run_long(sqlglot.parse_one(named, read="spark"), rows):
+    if tree is None or may_run_long(tree, rows):
         before_long()
         return _readable(answered_apart(request, tables.made))
     try:

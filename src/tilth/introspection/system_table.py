@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from tilth.base.hybrid import milliseconds
 from tilth.control.context.services import Services
+from tilth.model.pushdown import EVERYTHING, Pushdown
 
 TEXT = pa.string()
 TEXTS = pa.list_(pa.string())
@@ -22,11 +24,15 @@ FLAG = pa.bool_()
 TIME = pa.timestamp("us", tz="UTC")
 
 
+_ABSENT: Any = object()
+
+
 class Row:
     """A row by the names of its columns.
 
     A value that is not given by name is the attribute of that name of the first record that has one; of a TIME, the
-    attribute `NAME_ms`. Where a record is None, what no other has is NULL.
+    attribute `NAME_ms`. Where a record is None, what no other has is NULL. An attribute is read where its column is
+    wanted, so that a property of a record may cost something.
     """
 
     __slots__ = ("_records", "_values")
@@ -35,19 +41,20 @@ class Row:
         self._records = records
         self._values = values
 
-    def named(self, columns: Sequence[ColumnDoc]) -> dict[str, object]:
-        """The values of exactly these columns."""
-        found = {each.name: self._from_records(each) for each in columns if each.name not in self._values}
-        found |= self._values
-        assert len(found) == len(columns), found.keys() - {each.name for each in columns}
-        return found
+    def named(self, columns: Sequence[ColumnDoc], *, names: frozenset[str] | None = None) -> dict[str, object]:
+        """The values of exactly these columns; `names`: those of all that there are, where these are some."""
+        values = self._values
+        known = frozenset(each.name for each in columns) if names is None else names
+        assert values.keys() <= known, values.keys() - known
+        return {each.name: values[each.name] if each.name in values else self._from_records(each) for each in columns}
 
     def _from_records(self, column: ColumnDoc) -> object:
-        attribute = f"{column.name}_ms" if column.type == TIME else column.name
+        is_time = column.type == TIME
+        attribute = f"{column.name}_ms" if is_time else column.name
         for record in self._records:
-            if hasattr(record, attribute):
-                value = getattr(record, attribute)
-                return time_of_ms(value) if column.type == TIME else value
+            value = getattr(record, attribute, _ABSENT)
+            if value is not _ABSENT:
+                return time_of_ms(value) if is_time else value
         assert None in self._records, f"no record has {attribute}"
         return None
 
@@ -75,7 +82,8 @@ class SystemTable:
     #: Meaning of a row.
     doc: str
     columns: tuple[ColumnDoc, ...]
-    rows: Callable[[Services], Iterable[Row]]
+    #: May yield more rows than are wanted.
+    rows: Callable[[Services, Pushdown], Iterable[Row]]
     #: `True` if each server has its own rows: all are queried, and the last column names the server.
     is_of_servers: bool = False
 
@@ -88,19 +96,22 @@ class SystemTable:
     def schema(self) -> pa.Schema:
         return pa.schema([pa.field(column.name, column.type) for column in self.all_columns])
 
-    def build(self, services: Services) -> pa.Table:
-        """Return the rows, those of other servers among them."""
-        own = self.build_own(services)
-        return pa.concat_tables([own, *self.of_others(services)]) if self.is_of_servers else own
+    def build(self, services: Services, wanted: Pushdown = EVERYTHING) -> pa.Table:
+        """Return the rows, those of other servers among them; columns that are not wanted are NULL."""
+        own = self.build_own(services, wanted)
+        return pa.concat_tables([own, *self.of_others(services, wanted)]) if self.is_of_servers else own
 
-    def of_others(self, services: Services) -> list[pa.Table]:
+    def of_others(self, services: Services, wanted: Pushdown = EVERYTHING) -> list[pa.Table]:
         """Return the rows of the other servers that answer."""
-        return services.peers.tables(self.name, self.schema)
+        return services.peers.tables(self.name, self.schema, wanted)
 
-    def build_own(self, services: Services) -> pa.Table:
+    def build_own(self, services: Services, wanted: Pushdown = EVERYTHING) -> pa.Table:
         """Return the rows that this server has."""
-        rows = [row.named(self.columns) for row in self.rows(services)]
-        arrays = [pa.array([row[column.name] for row in rows], column.type) for column in self.columns]
+        needed = [each for each in self.columns if wanted.has(each.name)]
+        names = frozenset(each.name for each in self.columns)
+        rows = [row.named(needed, names=names) for row in self.rows(services, wanted)]
+        found = {each.name: pa.array([row[each.name] for row in rows], each.type) for each in needed}
+        arrays = [found.get(each.name, pa.nulls(len(rows), each.type)) for each in self.columns]
         if self.is_of_servers:
             arrays.append(pa.array([services.server] * len(rows), TEXT))
         return pa.table(arrays, schema=self.schema)

@@ -30,6 +30,7 @@ from tilth.base.units import MIB
 from tilth.catalog import NotHostedError
 from tilth.membership.member import Member
 from tilth.membership.peers import note_unanswered
+from tilth.model.pushdown import EVERYTHING, Pushdown
 from tilth.model.server import ServerRecord
 from tilth.model.service import ALL_TABLES, ServiceKind
 from tilth.query.language.unpacked import read_own
@@ -83,6 +84,7 @@ class ReadTable(msgspec.Struct, frozen=True, kw_only=True):
     """Request for a server's own rows of a system table."""
 
     name: str
+    wanted: Pushdown = EVERYTHING
 
 
 class TableRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +106,7 @@ class LocalStatements(Protocol):
 
     def run(self, text: str, *, database: str, settings: Mapping[str, str], is_passed_on: bool) -> Answer: ...
 
-    def own_rows(self, name: str) -> pa.Table: ...
+    def own_rows(self, name: str, wanted: Pushdown) -> pa.Table: ...
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None: ...
 
@@ -164,8 +166,8 @@ class HttpPeers:
             rows_written=answer.rows_written,
         )
 
-    def tables(self, name: str, schema: pa.Schema) -> list[pa.Table]:
-        found = self._of_others(lambda server: self._table_of(server, name, schema))
+    def tables(self, name: str, schema: pa.Schema, wanted: Pushdown = EVERYTHING) -> list[pa.Table]:
+        found = self._of_others(lambda server: self._table_of(server, name, schema, wanted))
         return [table for table in found if table is not None]
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:
@@ -196,7 +198,7 @@ class HttpPeers:
             )
 
         def rows(request: ReadTable) -> TableRows:
-            return TableRows(rows=_bytes(engine.own_rows(request.name)))
+            return TableRows(rows=_bytes(engine.own_rows(request.name, request.wanted)))
 
         def wait_stopped(request: WaitStopped) -> Done:
             engine.wait_stopped(request.service, request.table)
@@ -231,7 +233,7 @@ class HttpPeers:
                 f"{request.service.value}: {error.message}; it will when it reads the catalog, see system.bg_threads"
             )
 
-    def _table_of(self, server: ServerRecord, name: str, schema: pa.Schema) -> pa.Table | None:
+    def _table_of(self, server: ServerRecord, name: str, schema: pa.Schema, wanted: Pushdown) -> pa.Table | None:
         if not self._token:
             note_unanswered(
                 f"rows of server {server.name} are missing: servers need a service token to call one another"
@@ -241,7 +243,7 @@ class HttpPeers:
             with _named(server):
                 answer = self._channel(server.url).call(
                     "server/rows",
-                    ReadTable(name=name),
+                    ReadTable(name=name, wanted=wanted),
                     TableRows,
                     # Once: a server that does not listen is not waited for.
                     seconds=0.0,

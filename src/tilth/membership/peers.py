@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tilth.catalog import NotHostedError
+from tilth.model.pushdown import EVERYTHING, Pushdown
 from tilth.model.server import ServerRecord
 from tilth.model.service import ServiceKind
 from tilth.query.results.answer import Outcome
@@ -29,9 +30,9 @@ class Peers(Protocol):
         error where nobody hosts it now.
         """
 
-    def tables(self, name: str, schema: pa.Schema) -> list[pa.Table]:
-        """Return the rows that the others have of a system table of servers; who does not answer is noted, and who
-        has other columns.
+    def tables(self, name: str, schema: pa.Schema, wanted: Pushdown = EVERYTHING) -> list[pa.Table]:
+        """Return the rows that the others have of a system table of servers, as many as are wanted at least; who does
+        not answer is noted, and who has other columns.
         """
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:
@@ -52,7 +53,7 @@ class NoPeers:
     def run(self, error: NotHostedError, text: str, *, database: str, settings: Mapping[str, str]) -> Outcome:
         raise error
 
-    def tables(self, name: str, schema: pa.Schema) -> list[pa.Table]:
+    def tables(self, name: str, schema: pa.Schema, wanted: Pushdown = EVERYTHING) -> list[pa.Table]:
         return []
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:

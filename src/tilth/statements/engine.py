@@ -43,6 +43,7 @@ from tilth.introspection.numbers import ServerNumbers, server_numbers
 from tilth.introspection.registry import build_system_table, find_system_table
 from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
+from tilth.model.pushdown import EVERYTHING, Pushdown
 from tilth.model.service import ServiceKind
 from tilth.query.errors import BadQueryError
 from tilth.query.language.foreign_clauses import check_select
@@ -185,9 +186,9 @@ class SqlEngine:
 
         return self._logged(text, database, act, origin)
 
-    def own_rows(self, name: str) -> pa.Table:
-        """Return this server's own rows of a system table. Raises TableNotFoundError."""
-        return find_system_table(name).build_own(self._services)
+    def own_rows(self, name: str, wanted: Pushdown = EVERYTHING) -> pa.Table:
+        """Return this server's own rows of a system table, at least those wanted. Raises TableNotFoundError."""
+        return find_system_table(name).build_own(self._services, wanted)
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:
         """Wait until this server has stopped a service of all tables. Raises UnavailableError."""

@@ -14,8 +14,17 @@ from tilth.base.errors import TilthError
 from tilth.catalog import AddGap, AddLedger, AdvanceOffsets, SetOffsets
 from tilth.introspection.registry import SYSTEM_TABLES
 from tilth.introspection.system_queries import system_tables_of
+from tilth.introspection.system_table import TEXTS
 from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.task import Cost, TaskState
+from tilth.model.types import quoted
+
+#: Columns whose values change from one query to the next.
+CHANGING = {"value", "memory_bytes", "memory_limit_bytes", "last_proof", "query_id", "clock_offset_ms", "free_bytes"}
+
+
+def _nulls_first(value: object) -> tuple[bool, object]:
+    return value is not None, value
 
 
 @pytest.fixture
@@ -65,6 +74,24 @@ def test_every_system_table_answers_without_a_worker(world: SqlWorld, name: str)
     assert answer.table.schema.types == table.schema.types
     assert answer.table.num_rows or name in ("trash", "deltas", "lost_transactions", "merges", "replicas")
     assert world.dispatch.specs == []
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEM_TABLES.keys() - {"processes", "query_log"}))
+def test_columns_and_tables_that_a_query_names_are_made_as_all_are(world: SqlWorld, name: str) -> None:
+    """A column that the query does not name, and rows of other tables, are left out before they are made."""
+    table = SYSTEM_TABLES[name]
+    every = world.run(f"SELECT * FROM system.{name}").table
+    steady = [each.name for each in table.all_columns if each.name not in CHANGING and each.type != TEXTS]
+    for column in steady:
+        (alone,) = world.run(f'SELECT "{column}" FROM system.{name} ORDER BY 1').table.columns
+        assert alone.to_pylist() == sorted(every[column].to_pylist(), key=_nulls_first), column
+    for column in ("name", "table", "database", "service", "state", "switch"):
+        if column in steady:
+            text = f"SELECT {', '.join(map(quoted, steady))} FROM system.{name}"
+            for value in {*every[column].to_pylist(), "none", "default"} - {None}:
+                some = world.run(f"{text} WHERE {quoted(column)} = '{value}' AND 1 = 1").table.to_pylist()
+                known = [row for row in every.select(steady).to_pylist() if row[column] == value]
+                assert sorted(map(str, some)) == sorted(map(str, known)), (column, value)
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEM_TABLES))

@@ -18,6 +18,7 @@ from tilth.catalog.commit.part_log import part_event, put_events
 from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
+from tilth.catalog.parts.totals import TableTotals, TotalsCache
 from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, unpack
@@ -39,11 +40,14 @@ TRASH_BATCH = 1000
 class Parts:
     """`catalog.parts`."""
 
-    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue, shown: VisiblePartsCache) -> None:
+    def __init__(
+        self, clock: Clock, hybrid: HybridClock, kv: KeyValue, shown: VisiblePartsCache, totals: TotalsCache
+    ) -> None:
         self._clock = clock
         self._hybrid = hybrid
         self._kv = kv
         self._shown = shown
+        self._totals = totals
 
     def version(self, table: str) -> TableVersion:
         """All zeros before the first commit."""
@@ -53,6 +57,25 @@ class Parts:
         """Return the versions of all tables, by uuid: one read, however many there are."""
         scan = self._kv.scan(*span(Space.VERSION))
         return {str(unpack(key, "s")[0]): codec.VERSIONS.decode(key, found.value) for key, found in scan}
+
+    def totals(self, tables: Collection[str] | None = None) -> dict[str, TableTotals]:
+        """Return what readers of now see of each of the tables (None: of all), by uuid; a table without commits has
+        none. Those that have not changed since the last call are not read again.
+        """
+        if tables is None:
+            scan = self._kv.scan(*span(Space.VERSION))
+            stored = {str(unpack(key, "s")[0]): found.version for key, found in scan}
+        else:
+            each = ((table, self._kv.get(pack(Space.VERSION, table))) for table in tables)
+            stored = {table: found.version for table, found in each if found is not None}
+        return self._totals.of(stored, self._snapshot_of_rows, is_all=tables is None)
+
+    def _snapshot_of_rows(self, table: str) -> Snapshot | None:
+        try:
+            return self.snapshot(table)
+        except (TableNotFoundError, WrongEngineError):
+            # Kafka tables have versions, too.
+            return None
 
     def partitions(self, table: str) -> list[str]:
         """Return the partitions in a stable order. A partition whose parts are all gone is among them until its record

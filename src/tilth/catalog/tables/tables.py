@@ -173,9 +173,11 @@ class Tables:
         return read(self._kv, pack(Space.RELATION, uuid), codec.RELATIONS)
 
     def list(self, database: str | None = None) -> builtins.list[Relation]:
-        fields = () if database is None else (database,)
+        """Return all relations, or those of a database, by their names."""
+        if database is None:
+            return sorted(self.all(), key=lambda each: (each.database, each.name))
         with self._kv.view() as view:
-            return [relation_of(view, uuid) for uuid in read_all(view, codec.TEXTS, Space.NAME, *fields)]
+            return [relation_of(view, uuid) for uuid in read_all(view, codec.TEXTS, Space.NAME, database)]
 
     def all(self) -> builtins.list[Relation]:
         """Return all relations, by uuid. Those that have not changed since the last call are the same objects, so it

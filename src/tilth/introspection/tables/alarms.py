@@ -11,9 +11,10 @@ from tilth.control.context.services import Services
 from tilth.introspection.alarms.alarm import Severity
 from tilth.introspection.alarms.alarms import evaluate
 from tilth.introspection.system_table import TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.model.pushdown import Pushdown
 
 
-def _rows_of_alarms(services: Services) -> Iterator[Row]:
+def _rows_of_alarms(services: Services, _: Pushdown) -> Iterator[Row]:
     for alarm, found in evaluate(services):
         for finding in found:
             yield Row(

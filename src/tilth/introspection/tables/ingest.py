@@ -24,6 +24,7 @@ from tilth.introspection.system_table import (
     time_of_hybrid,
     time_of_ms,
 )
+from tilth.model.pushdown import Pushdown
 
 _KAFKA_TABLE_NAME_COLUMNS = (
     ColumnDoc("database", TEXT, "The Kafka table's database."),
@@ -31,7 +32,7 @@ _KAFKA_TABLE_NAME_COLUMNS = (
 )
 
 
-def _rows_of_kafka_tables(services: Services) -> Iterator[Row]:
+def _rows_of_kafka_tables(services: Services, _: Pushdown) -> Iterator[Row]:
     consumers = services.consume.kafka_tables()
     partitions: dict[str, list[TopicPartitionStats]] = {}
     for one in consumers:
@@ -177,7 +178,7 @@ _PHASES = {
 }
 
 
-def _rows_of_kafka_log(services: Services) -> Iterator[Row]:
+def _rows_of_kafka_log(services: Services, _: Pushdown) -> Iterator[Row]:
     for event in services.consume.log():
         yield Row(
             event,
@@ -215,7 +216,7 @@ KAFKA_LOG = SystemTable(
 )
 
 
-def _rows_of_ingest_ledger(services: Services) -> Iterator[Row]:
+def _rows_of_ingest_ledger(services: Services, _: Pushdown) -> Iterator[Row]:
     names = TableNames(services)
     for uuid in services.catalog.offsets.ledgers():
         for entry in services.catalog.offsets.ledger(uuid):
@@ -262,7 +263,7 @@ INGEST_LEDGER = SystemTable(
 )
 
 
-def _rows_of_ingest_gaps(services: Services) -> Iterator[Row]:
+def _rows_of_ingest_gaps(services: Services, _: Pushdown) -> Iterator[Row]:
     names = TableNames(services)
     for gap in services.catalog.offsets.gaps():
         yield Row(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tilth.control.context.services import Services
+from tilth.introspection.pushdown import relations
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
@@ -29,15 +30,16 @@ from tilth.introspection.system_table import (
 )
 from tilth.maintenance import MutationProgress, OpKind
 from tilth.model.mutation import Mutation, MutationState
-from tilth.model.service import ServiceKind, ServiceStats
+from tilth.model.pushdown import Pushdown
+from tilth.model.service import ServiceKind, ServiceState, ServiceStats, SwitchState
 from tilth.model.task import TaskKind, TaskState
 
 #: Services whose ops send no tasks: they go on without Spark.
 _WITHOUT_SPARK = {kind.traits.service for kind in OpKind} - {kind.traits.service for kind in OpKind if kind.traits.task}
 
 
-def _rows_of_bg_threads(services: Services) -> Iterator[Row]:
-    found = [*services.consume.stats(), *services.maintenance.stats()]
+def _rows_of_bg_threads(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    found = [*services.consume.stats(), *_of_maintenance(services, wanted)]
     workers = services.dispatcher.workers()
     trouble = "; ".join(each.reason for each in workers if each.reason)
     if trouble and all(each.reason for each in workers):
@@ -51,6 +53,20 @@ def _rows_of_bg_threads(services: Services) -> Iterator[Row]:
             last_exception=one.last_exception or None,
             last_exception_time=time_of_ms(one.last_exception_ms),
         )
+
+
+def _of_maintenance(services: Services, wanted: Pushdown) -> list[ServiceStats]:
+    """Return what may be wanted of the rows of all tables, which are many."""
+    if wanted.equal.get("service") == ServiceKind.CONSUME:
+        return []
+    if "table" in wanted.equal:
+        found = [services.maintenance.stats(table=each.uuid) for each in relations(services, wanted)]
+        return [one for each in found for one in each]
+    if wanted.equal.get("state") == ServiceState.FAILED:
+        return services.maintenance.failing()
+    if wanted.equal.get("switch") == SwitchState.STOPPED:
+        return services.maintenance.switched()
+    return services.maintenance.stats()
 
 
 def _waiting(one: ServiceStats, trouble: str) -> ServiceStats:
@@ -94,8 +110,12 @@ BG_THREADS = SystemTable(
 )
 
 
-def _rows_of_maintenance_ops(services: Services) -> Iterator[Row]:
-    for op in services.maintenance.ops():
+def _rows_of_maintenance_ops(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    if "table" in wanted.equal:
+        found = [op for each in relations(services, wanted) for op in services.maintenance.ops(table=each.uuid)]
+    else:
+        found = services.maintenance.ops()
+    for op in found:
         yield Row(op, op.stats, damaged=op.damaged or None)
 
 
@@ -127,7 +147,7 @@ MAINTENANCE_OPS = SystemTable(
 )
 
 
-def _rows_of_maintenance_choices(services: Services) -> Iterator[Row]:
+def _rows_of_maintenance_choices(services: Services, _: Pushdown) -> Iterator[Row]:
     for choice in services.maintenance.choices():
         yield Row(choice, op=choice.op or None, table=choice.table or None, others=choice.others or None)
 
@@ -150,7 +170,7 @@ MAINTENANCE_CHOICES = SystemTable(
 )
 
 
-def _rows_of_merges(services: Services) -> Iterator[Row]:
+def _rows_of_merges(services: Services, _: Pushdown) -> Iterator[Row]:
     now_ms = services.clock.now_ms()
     for task in services.dispatcher.tasks():
         if task.kind not in (TaskKind.MERGE, TaskKind.MUTATE) or task.state not in (
@@ -158,7 +178,7 @@ def _rows_of_merges(services: Services) -> Iterator[Row]:
             TaskState.RUNNING,
         ):
             continue
-        database, _, table = task.table.partition(".")
+        database, _dot, table = task.table.partition(".")
         elapsed = (now_ms - task.started_ms) / 1000 if task.started_ms else 0.0
         expected = task.estimate.seconds
         yield Row(
@@ -193,7 +213,7 @@ MERGES = SystemTable(
 )
 
 
-def _rows_of_mutations(services: Services) -> Iterator[Row]:
+def _rows_of_mutations(services: Services, _: Pushdown) -> Iterator[Row]:
     names = TableNames(services)
     # The entries first: the progress of one that ends in between stays without effect.
     entries = services.catalog.mutations.all()

@@ -9,10 +9,14 @@ Tests: tests/unit/introspection/test_registry.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
+from tilth.base.hybrid import milliseconds
+from tilth.catalog import InsertPressure
 from tilth.control.context.services import Services
+from tilth.introspection.pushdown import relations
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
@@ -29,15 +33,16 @@ from tilth.introspection.system_table import (
 from tilth.maintenance import CURE, DamagedFile
 from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import DropRange, Part
+from tilth.model.pushdown import Pushdown
 from tilth.model.table import TableDef
 
 #: Description of the last column here and in `system.segments`.
 DAMAGED_DOC = "Why it cannot be read, and what to do; NULL: nothing is known to be wrong with its files."
 
 
-def _rows_of_parts(services: Services) -> Iterator[Row]:
+def _rows_of_parts(services: Services, wanted: Pushdown) -> Iterator[Row]:
     parts = services.catalog.parts
-    for table in services.catalog.tables.list():
+    for table in relations(services, wanted):
         if not isinstance(table, TableDef):
             continue
         for partition in parts.partitions(table.uuid):
@@ -139,10 +144,11 @@ _SHOWS = (
 )
 
 
-def _rows_of_cnch_parts(services: Services) -> Iterator[Row]:
-    for row in PARTS.rows(services):
+def _rows_of_cnch_parts(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    of_parts = Pushdown(equal={shows: wanted.equal[name] for name, shows, _, _ in _SHOWS if name in wanted.equal})
+    for row in PARTS.rows(services, of_parts):
         shown = row.named(PARTS.columns)
-        yield Row(**{name: shown[of_parts] for name, of_parts, _, _ in _SHOWS})
+        yield Row(**{name: shown[shows] for name, shows, _, _ in _SHOWS})
 
 
 CNCH_PARTS = SystemTable(
@@ -154,8 +160,8 @@ CNCH_PARTS = SystemTable(
 )
 
 
-def _rows_of_segments(services: Services) -> Iterator[Row]:
-    for table in services.catalog.tables.list():
+def _rows_of_segments(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    for table in relations(services, wanted):
         if not isinstance(table, TableDef):
             continue
         snapshot = services.catalog.parts.snapshot(table.uuid, keep=lambda part: part.is_segment)
@@ -186,37 +192,86 @@ SEGMENTS = SystemTable(
 )
 
 
-def _rows_of_partitions(services: Services) -> Iterator[Row]:
-    parts = services.catalog.parts
-    for table in services.catalog.tables.list():
-        if not isinstance(table, TableDef):
-            continue
-        pressure = services.catalog.throttle.judge(table)
-        for partition in parts.partitions(table.uuid):
-            visible = parts.visible(table.uuid, partition)
-            files = {part.file.name for part in visible}
-            changes = [
-                delta
-                for delta in parts.deltas(table.uuid, partition)
-                if any(target.file in files for target in delta.targets)
-            ]
-            deleted = sum(deleted_rows(part.file.name, changes) for part in visible) if changes else 0
-            segments = sum(part.is_segment for part in visible)
-            yield Row(
-                database=table.database,
-                table=table.name,
-                partition=partition,
-                partition_values=msgspec.json.encode(visible[0].values).decode() if visible else None,
-                parts=len(visible) - segments,
-                segments=segments,
-                rows=sum(part.rows for part in visible) - deleted,
-                deleted_rows=deleted,
-                deltas=len(changes),
-                bytes=sum(part.bytes for part in visible),
-                max_level=max((part.name.level for part in visible), default=None),
-                last_insert=time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
-                insert_pressure=pressure[partition].text if partition in pressure else None,
-            )
+class _Partition:
+    """Columns of `system.partitions`, each computed where it is wanted."""
+
+    def __init__(self, services: Services, table: TableDef, partition: str, pressure: _Pressure) -> None:
+        self._parts = services.catalog.parts
+        self._table = table
+        self._pressure = pressure
+        self.partition = partition
+
+    @property
+    def partition_values(self) -> str | None:
+        return msgspec.json.encode(self._visible[0].values).decode() if self._visible else None
+
+    @property
+    def parts(self) -> int:
+        return len(self._visible) - self.segments
+
+    @property
+    def segments(self) -> int:
+        return sum(part.is_segment for part in self._visible)
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self._visible) - self.deleted_rows
+
+    @cached_property
+    def deleted_rows(self) -> int:
+        return sum(deleted_rows(part.file.name, self._changes) for part in self._visible) if self._changes else 0
+
+    @property
+    def deltas(self) -> int:
+        return len(self._changes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self._visible)
+
+    @property
+    def max_level(self) -> int | None:
+        return max((part.name.level for part in self._visible), default=None)
+
+    @property
+    def last_insert_ms(self) -> int:
+        return milliseconds(max((part.max_row_ts for part in self._visible), default=0))
+
+    @property
+    def insert_pressure(self) -> str | None:
+        found = self._pressure.found.get(self.partition)
+        return None if found is None else found.text
+
+    @cached_property
+    def _visible(self) -> list[Part]:
+        return self._parts.visible(self._table.uuid, self.partition)
+
+    @cached_property
+    def _changes(self) -> list[Delta]:
+        files = {part.file.name for part in self._visible}
+        deltas = self._parts.deltas(self._table.uuid, self.partition)
+        return [delta for delta in deltas if any(target.file in files for target in delta.targets)]
+
+
+class _Pressure:
+    """Reasons for which INSERTs into a table wait or are refused, judged once for all its partitions."""
+
+    def __init__(self, services: Services, table: TableDef) -> None:
+        self._throttle = services.catalog.throttle
+        self._table = table
+
+    @cached_property
+    def found(self) -> Mapping[str, InsertPressure]:
+        return self._throttle.judge(self._table)
+
+
+def _rows_of_partitions(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    for table in relations(services, wanted):
+        if isinstance(table, TableDef):
+            pressure = _Pressure(services, table)
+            for partition in services.catalog.parts.partitions(table.uuid):
+                record = _Partition(services, table, partition, pressure)
+                yield Row(record, database=table.database, table=table.name)
 
 
 PARTITIONS = SystemTable(
@@ -240,8 +295,8 @@ PARTITIONS = SystemTable(
 )
 
 
-def _rows_of_deltas(services: Services) -> Iterator[Row]:
-    for table in services.catalog.tables.list():
+def _rows_of_deltas(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    for table in relations(services, wanted):
         if not isinstance(table, TableDef):
             continue
         shown = {part.file.name for part in services.catalog.parts.snapshot(table.uuid).parts}
@@ -296,8 +351,8 @@ DELTAS = SystemTable(
 )
 
 
-def _rows_of_marks(services: Services) -> Iterator[Row]:
-    for table in services.catalog.tables.list():
+def _rows_of_marks(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    for table in relations(services, wanted):
         if not isinstance(table, TableDef):
             continue
         for entry in services.catalog.parts.all_entries(table.uuid):
@@ -333,10 +388,13 @@ MARKS = SystemTable(
 EVENTS_MAX = 100_000
 
 
-def _rows_of_part_log(services: Services) -> Iterator[Row]:
+def _rows_of_part_log(services: Services, wanted: Pushdown) -> Iterator[Row]:
     names = TableNames(services)
+    database, table = (wanted.equal.get(each) for each in ("database", "table"))
     for event in services.catalog.part_log.recent(limit=EVENTS_MAX):
-        yield Row(event, **names.row(event.table))
+        named = names.row(event.table)
+        if database in (None, named["database"]) and table in (None, named["table"]):
+            yield Row(event, **named)
 
 
 PART_LOG = SystemTable(

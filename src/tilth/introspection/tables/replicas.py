@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tilth.control.context.services import Services
 from tilth.introspection.system_table import FLAG, INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 from tilth.model.copy_note import CopyNote
+from tilth.model.pushdown import Pushdown
 from tilth.model.table import TableDef
 from tilth.storage import StoreRoot, health_of, storage_settings
 
@@ -19,7 +20,7 @@ from tilth.storage import StoreRoot, health_of, storage_settings
 _COUNTED_MAX = 100_000
 
 
-def _rows_of_replicas(services: Services) -> Iterator[Row]:
+def _rows_of_replicas(services: Services, _: Pushdown) -> Iterator[Row]:
     for table in services.catalog.tables.all():
         if isinstance(table, TableDef):
             root = services.root.of(table.uuid)

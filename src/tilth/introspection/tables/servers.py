@@ -26,6 +26,7 @@ from tilth.introspection.system_table import (
     SystemTable,
     time_of_ms,
 )
+from tilth.model.pushdown import Pushdown
 from tilth.model.server import ServerRecord
 from tilth.model.table import KafkaDef, TableDef, ViewDef
 from tilth.model.task import TaskKind
@@ -33,7 +34,7 @@ from tilth.storage import StorageSettings
 from tilth.warehouse import WarehouseInfo
 
 
-def _rows_of_servers(services: Services) -> Iterator[Row]:
+def _rows_of_servers(services: Services, _: Pushdown) -> Iterator[Row]:
     now_ms, memory = services.clock.now_ms(), services.memory.read()
     records = services.peers.servers() or (ServerRecord(name=services.server, epoch=0, run=""),)
     hosted = Counter(services.peers.hosts(each.uuid) or services.server for each in _with_services(services))
@@ -91,7 +92,7 @@ SERVERS = SystemTable(
 )
 
 
-def _rows_of_storages(services: Services) -> Iterator[Row]:
+def _rows_of_storages(services: Services, _: Pushdown) -> Iterator[Row]:
     states, storages = services.root.states(), services.root.all()
     tables = Counter(
         read_settings(StorageSettings, one.settings).storage_policy
@@ -128,7 +129,7 @@ STORAGES = SystemTable(
 )
 
 
-def _rows_of_warehouses(services: Services) -> Iterator[Row]:
+def _rows_of_warehouses(services: Services, _: Pushdown) -> Iterator[Row]:
     for one in services.dispatcher.warehouses():
         missing = max(0, one.workers_wanted - one.workers)
         yield Row(
@@ -169,7 +170,7 @@ WAREHOUSES = SystemTable(
 )
 
 
-def _rows_of_workers(services: Services) -> Iterator[Row]:
+def _rows_of_workers(services: Services, _: Pushdown) -> Iterator[Row]:
     for worker in services.dispatcher.workers():
         process = worker.process
         load = worker.load
@@ -221,7 +222,7 @@ WORKERS = SystemTable(
 )
 
 
-def _rows_of_tasks(services: Services) -> Iterator[Row]:
+def _rows_of_tasks(services: Services, _: Pushdown) -> Iterator[Row]:
     for task in services.dispatcher.tasks():
         yield Row(
             task,
@@ -275,7 +276,7 @@ TASKS = SystemTable(
 )
 
 
-def _rows_of_metrics(services: Services) -> Iterator[Row]:
+def _rows_of_metrics(services: Services, _: Pushdown) -> Iterator[Row]:
     yield from _numbers("catalog", services.catalog.stats())
     yield from _numbers("warehouse", services.dispatcher.stats())
     yield from _numbers("maintenance", services.maintenance.numbers())

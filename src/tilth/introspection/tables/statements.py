@@ -25,11 +25,12 @@ from tilth.introspection.system_table import (
     SystemTable,
     time_of_ms,
 )
+from tilth.model.pushdown import Pushdown
 from tilth.model.task import TaskInfo, TaskState
 from tilth.query.settings import all_settings
 
 
-def _rows_of_processes(services: Services) -> Iterator[Row]:
+def _rows_of_processes(services: Services, _: Pushdown) -> Iterator[Row]:
     tasks = {task.id: task for task in services.dispatcher.tasks()}
     now = services.clock.monotonic()
     for running, ahead in services.running.list():
@@ -109,7 +110,7 @@ PROCESSES = SystemTable(
 )
 
 
-def _rows_of_query_log(services: Services) -> Iterator[Row]:
+def _rows_of_query_log(services: Services, _: Pushdown) -> Iterator[Row]:
     for event in services.query_log.recent():
         yield Row(
             event,
@@ -157,7 +158,7 @@ QUERY_LOG = SystemTable(
 _LINES_MAX = 10_000
 
 
-def _rows_of_audit_log(services: Services) -> Iterator[Row]:
+def _rows_of_audit_log(services: Services, _: Pushdown) -> Iterator[Row]:
     for event in services.catalog.audit.recent(_LINES_MAX):
         yield Row(
             event,
@@ -192,7 +193,7 @@ AUDIT_LOG = SystemTable(
 )
 
 
-def _rows_of_settings(services: Services) -> Iterator[Row]:
+def _rows_of_settings(services: Services, _: Pushdown) -> Iterator[Row]:
     given = services.node_settings
     for setting in all_settings(services.upper_settings):
         text = given.texts.get(setting.name) if setting.scope is SettingScope.NODE else None

@@ -7,14 +7,18 @@ Tests: tests/unit/introspection/test_registry.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from tilth.base.hybrid import milliseconds
+from tilth.catalog import NO_ROWS, TableTotals, TableVersion
 from tilth.control.context.definitions import create_statement, default_kind, written_expression
 from tilth.control.context.lifetimes import dropped_keep_ms, files_of
 from tilth.control.context.services import Services
 from tilth.grammar.render import name_text
 from tilth.grammar.statements import Name
+from tilth.introspection.pushdown import relations
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
@@ -29,13 +33,15 @@ from tilth.introspection.system_table import (
     time_of_ms,
 )
 from tilth.model.computed import shown_expression
-from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
+from tilth.model.mutation import MutationState
+from tilth.model.pushdown import Pushdown
+from tilth.model.table import Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.query.snapshots.as_of import HISTORY_SETTING, history_seconds, mark_of, readable_from
 from tilth.storage import storage_settings
 
 
-def _rows_of_databases(services: Services) -> Iterator[Row]:
+def _rows_of_databases(services: Services, _: Pushdown) -> Iterator[Row]:
     for name in services.catalog.tables.databases():
         yield Row(name=name, tables=len(services.catalog.tables.list(name)))
 
@@ -51,48 +57,133 @@ DATABASES = SystemTable(
 )
 
 
-def _rows_of_tables(services: Services) -> Iterator[Row]:
-    for relation in services.catalog.tables.list():
+class _Totals:
+    """Facts that are read at once for all rows of `system.tables`, where they are wanted."""
+
+    def __init__(self, services: Services, tables: Sequence[TableDef], wanted: Pushdown) -> None:
+        self._services = services
+        # One read of all is cheaper than one of each of many.
+        self._only = [table.uuid for table in tables] if wanted.equal else None
+
+    @cached_property
+    def totals(self) -> Mapping[str, TableTotals]:
+        return self._services.catalog.parts.totals(self._only)
+
+    @cached_property
+    def versions(self) -> Mapping[str, TableVersion]:
+        parts = self._services.catalog.parts
+        return parts.versions() if self._only is None else {uuid: parts.version(uuid) for uuid in self._only}
+
+    @cached_property
+    def pending(self) -> Mapping[str, int]:
+        """Number of mutations that are not done, by table."""
+        mutations = self._services.catalog.mutations
+        if self._only is None:
+            return Counter(each.table for each in mutations.all() if each.state is MutationState.PENDING)
+        return {uuid: len(mutations.pending(uuid)) for uuid in self._only}
+
+
+class _StoredTable:
+    """Columns of `system.tables` that only a table of rows has; each is computed where it is wanted."""
+
+    def __init__(self, services: Services, table: TableDef, totals: _Totals) -> None:
+        self._services = services
+        self._table = table
+        self._all = totals
+
+    @property
+    def rows(self) -> int:
+        return self._totals.rows
+
+    @property
+    def bytes(self) -> int:
+        return self._totals.bytes
+
+    @property
+    def parts(self) -> int:
+        return self._totals.parts
+
+    @property
+    def segments(self) -> int:
+        return self._totals.segments
+
+    @property
+    def version(self) -> int:
+        return self._version.counter
+
+    @property
+    def last_commit_ms(self) -> int:
+        return milliseconds(self._version.last_commit_ts)
+
+    @property
+    def storage_policy(self) -> str:
+        return storage_settings(self._table).storage_policy
+
+    @property
+    def readable_since_ms(self) -> int:
+        mark = mark_of(self._table, self._services.clock)
+        return 0 if mark is None else max(milliseconds(mark), self._table.created_ms)
+
+    @property
+    def history_setting(self) -> str:
+        return f"{HISTORY_SETTING} = {history_seconds(self._table):g}"
+
+    @property
+    def mutations_pending(self) -> int:
+        return self._all.pending.get(self._table.uuid, 0)
+
+    @property
+    def _totals(self) -> TableTotals:
+        return self._all.totals.get(self._table.uuid, NO_ROWS)
+
+    @property
+    def _version(self) -> TableVersion:
+        return self._all.versions.get(self._table.uuid, TableVersion())
+
+
+class _Definition:
+    """Columns of `system.tables` that show the definition."""
+
+    def __init__(self, services: Services, relation: Relation) -> None:
+        self._services = services
+        self._relation = relation
+
+    @property
+    def sort_key(self) -> list[str]:
+        return list(self._relation.order_by) if isinstance(self._relation, TableDef) else []
+
+    @property
+    def unique_key(self) -> list[str]:
+        return list(self._relation.unique_key) if isinstance(self._relation, TableDef) else []
+
+    @property
+    def ttl(self) -> str | None:
+        return self._relation.ttl if isinstance(self._relation, TableDef) else None
+
+    @property
+    def source(self) -> str:
+        return self._name_of(self._relation.source) if isinstance(self._relation, ViewDef) else ""
+
+    @property
+    def target(self) -> str:
+        return self._name_of(self._relation.target) if isinstance(self._relation, ViewDef) else ""
+
+    @property
+    def create_statement(self) -> str:
+        return create_statement(self._services, self._relation)
+
+    def _name_of(self, uuid: str) -> str:
+        found = self._services.catalog.tables.by_id(uuid)
+        return full_name(found) if found else ""
+
+
+def _rows_of_tables(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    found = relations(services, wanted, name="name")
+    totals = _Totals(services, [each for each in found if isinstance(each, TableDef)], wanted)
+    for relation in found:
+        stored = _StoredTable(services, relation, totals) if isinstance(relation, TableDef) else None
         # None: what only a table that stores rows has is NULL.
-        yield Row(
-            relation,
-            None,
-            **({"sort_key": [], "unique_key": [], "ttl": None, "storage_policy": None} | _stored(services, relation)),
-            **_view(services, relation),
-            create_statement=create_statement(services, relation),
-        )
-
-
-def _stored(services: Services, table: Relation) -> dict[str, object]:
-    if not isinstance(table, TableDef):
-        return {}
-    snapshot = services.catalog.parts.snapshot(table.uuid)
-    version = services.catalog.parts.version(table.uuid)
-    segments = sum(part.is_segment for part in snapshot.parts)
-    mark = mark_of(table, services.clock)
-    return {
-        "rows": snapshot.rows,
-        "bytes": snapshot.bytes,
-        "parts": len(snapshot.parts) - segments,
-        "segments": segments,
-        "version": version.counter,
-        "last_commit": time_of_hybrid(version.last_commit_ts),
-        "sort_key": list(table.order_by),
-        "unique_key": list(table.unique_key),
-        "ttl": table.ttl,
-        "storage_policy": storage_settings(table).storage_policy,
-        "readable_since": None if mark is None else time_of_ms(max(milliseconds(mark), table.created_ms)),
-        "history_setting": f"{HISTORY_SETTING} = {history_seconds(table):g}",
-        "mutations_pending": len(services.catalog.mutations.pending(table.uuid)),
-    }
-
-
-def _view(services: Services, relation: Relation) -> dict[str, str]:
-    if not isinstance(relation, ViewDef):
-        return {"source": "", "target": ""}
-    source, target = (services.catalog.tables.by_id(uuid) for uuid in (relation.source, relation.target))
-    assert source is None or isinstance(source, KafkaDef)
-    return {"source": full_name(source) if source else "", "target": full_name(target) if target else ""}
+        yield Row(_Definition(services, relation), relation, stored, None)
 
 
 TABLES = SystemTable(
@@ -126,8 +217,8 @@ TABLES = SystemTable(
 )
 
 
-def _rows_of_columns(services: Services) -> Iterator[Row]:
-    for relation in services.catalog.tables.list():
+def _rows_of_columns(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    for relation in relations(services, wanted):
         if isinstance(relation, ViewDef):
             continue
         is_table = isinstance(relation, TableDef)
@@ -185,7 +276,7 @@ COLUMNS = SystemTable(
 )
 
 
-def _rows_of_dropped_tables(services: Services) -> Iterator[Row]:
+def _rows_of_dropped_tables(services: Services, _: Pushdown) -> Iterator[Row]:
     keep_ms = dropped_keep_ms(services)
     for each in services.catalog.tables.dropped():
         relation = each.relation
@@ -222,9 +313,9 @@ DROPPED_TABLES = SystemTable(
 VERSIONS_SHOWN_MAX = 10_000
 
 
-def _rows_of_table_versions(services: Services) -> Iterator[Row]:
+def _rows_of_table_versions(services: Services, wanted: Pushdown) -> Iterator[Row]:
     texts = {event.query_id: event.text for event in services.query_log.recent()}
-    for table in services.catalog.tables.list():
+    for table in relations(services, wanted):
         if not isinstance(table, TableDef):
             continue
         commits = services.catalog.history.commits(table.uuid, VERSIONS_SHOWN_MAX)

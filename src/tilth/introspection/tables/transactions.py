@@ -26,6 +26,7 @@ from tilth.introspection.system_table import (
     time_of_ms,
 )
 from tilth.model.part import TrashItem
+from tilth.model.pushdown import Pushdown
 from tilth.model.table import TableDef, full_name
 from tilth.model.txn import Txn
 
@@ -33,7 +34,7 @@ from tilth.model.txn import Txn
 TRANSACTIONS_MAX = 10_000
 
 
-def _rows_of_transactions(services: Services) -> Iterator[Row]:
+def _rows_of_transactions(services: Services, _: Pushdown) -> Iterator[Row]:
     transactions = services.catalog.transactions
     found: dict[int, Txn] = {txn.id: txn for txn in transactions.unfinished()}
     found |= {txn.id: txn for txn in transactions.recent(TRANSACTIONS_MAX)}
@@ -65,7 +66,7 @@ TRANSACTIONS = SystemTable(
 )
 
 
-def _rows_of_lost_transactions(services: Services) -> Iterator[Row]:
+def _rows_of_lost_transactions(services: Services, _: Pushdown) -> Iterator[Row]:
     names = {each.uuid: full_name(each) for each in services.catalog.tables.all()}
     for lost in services.catalog.transactions.lost.all():
         yield Row(
@@ -106,7 +107,7 @@ LOST_TRANSACTIONS = SystemTable(
 )
 
 
-def _rows_of_leases(services: Services) -> Iterator[Row]:
+def _rows_of_leases(services: Services, _: Pushdown) -> Iterator[Row]:
     living = {each.id for each in services.catalog.servers.live()}
     for lease in services.catalog.leases.list():
         yield Row(lease, is_valid=lease.holder in living)
@@ -125,7 +126,7 @@ LEASES = SystemTable(
 )
 
 
-def _rows_of_readers(services: Services) -> Iterator[Row]:
+def _rows_of_readers(services: Services, _: Pushdown) -> Iterator[Row]:
     names = TableNames(services)
     for lease in services.catalog.readers.list():
         yield Row(
@@ -151,7 +152,7 @@ READERS = SystemTable(
 _BATCH = 1000
 
 
-def _rows_of_trash(services: Services) -> Iterator[Row]:
+def _rows_of_trash(services: Services, _: Pushdown) -> Iterator[Row]:
     names = TableNames(services)
     lifetimes = _lifetimes_ms(services)
     cursor: bytes | None = None

@@ -224,25 +224,23 @@ class MaintenanceManager:
 
     # --- status ---
 
-    def stats(self) -> list[ServiceStats]:
-        """Return a row for each service of every table."""
-        now_ms = self._clock.now_ms()
-        return [
-            service_stats(table.watch, ops, now_ms, server=self._catalog.server)
-            for table in self._registry.all()
-            for ops in table.by_service()
-        ]
+    def stats(self, *, table: str | None = None) -> list[ServiceStats]:
+        """Return a row for each service of every table, or of the table with this uuid."""
+        return self._stats(self._registry.all() if table is None else self._registry.known(table))
 
     def failing(self) -> list[ServiceStats]:
         """Return the rows of `stats` of the services that fail; fast where few do, however many tables there are."""
-        now_ms = self._clock.now_ms()
-        found = (
-            service_stats(table.watch, ops, now_ms, server=self._catalog.server)
-            for table in self._registry.all()
-            if table.watch.damaged.has_any() or any(op.has_failed for op in table.ops)
-            for ops in table.by_service()
+        tables = self._registry.all()
+        found = self._stats(
+            table for table in tables if table.watch.damaged.has_any() or any(op.has_failed for op in table.ops)
         )
         return [each for each in found if each.state == ServiceState.FAILED]
+
+    def switched(self) -> list[ServiceStats]:
+        """Return the rows of `stats` of the tables of which a user has switched a service, or those of all tables; fast
+        where nobody has.
+        """
+        return self._stats(table for table in self._registry.all() if table.watch.has_switches)
 
     def numbers(self) -> MaintenanceNumbers:
         waiting: dict[OpKind, int] = {}
@@ -252,9 +250,12 @@ class MaintenanceManager:
                 waiting[op.kind] = waiting.get(op.kind, 0) + size
         return self._counters.numbers(waiting)
 
-    def ops(self) -> list[OpRow]:
-        """Return every registered op as it was weighed last; only the manager's own thread weighs them."""
-        return [op_row(op, self._settings.scheduler) for table in self._registry.all() for op in table.ops]
+    def ops(self, *, table: str | None = None) -> list[OpRow]:
+        """Return every registered op, or those of the table with this uuid, as they were weighed last; only the
+        manager's own thread weighs them.
+        """
+        tables = self._registry.all() if table is None else self._registry.known(table)
+        return [op_row(op, self._settings.scheduler) for each in tables for op in each.ops]
 
     def runs(self) -> list[OpRun]:
         return self._runs.listing()
@@ -279,6 +280,10 @@ class MaintenanceManager:
             running=tuple(run for run in runs if not run.ended_ms),
             completed=tuple(run for run in runs if run.ended_ms),
         )
+
+    def _stats(self, tables: Iterable[TableOps]) -> list[ServiceStats]:
+        now_ms, server = self._clock.now_ms(), self._catalog.server
+        return [service_stats(each.watch, ops, now_ms, server=server) for each in tables for ops in each.by_service()]
 
     def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]:
         """Return the progress of the pending mutations of the table, or of all; those of one table oldest first."""

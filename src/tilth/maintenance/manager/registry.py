@@ -54,6 +54,12 @@ class Registry:
         with self._lock:
             return list(self._tables.values())
 
+    def known(self, uuid: str) -> list[TableOps]:
+        """Return the ops of a table; none where it was not reported."""
+        with self._lock:
+            found = self._tables.get(uuid)
+        return [] if found is None else [found]
+
     def get(self, uuid: str) -> TableOps:
         """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError,
         NotHostedError where it is another server's, and RetryError (TABLE_MOVING) while its former ops are ending.

@@ -102,6 +102,11 @@ class TableWatch:
             self._switches = switched
             self.is_woken = True
 
+    @property
+    def has_switches(self) -> bool:
+        """`True` if a user has ever switched a service of this table, or of all tables."""
+        return bool(self._switches)
+
     def switch(self, service: ServiceKind, now_ms: int = 0) -> Switch | None:
         """Return the user's last switch of the service, unless that is over at `now_ms`."""
         return switches_in_force(self._switches, now_ms=now_ms).get(service) if self._switches else None

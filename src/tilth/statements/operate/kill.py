@@ -257,7 +257,9 @@ def _ids(services: Services, beginning: str, predicate: str | None) -> list[str]
     Raises BadQueryError for a predicate that only Spark could answer.
     """
     try:
-        found = answer_from_system(f"{beginning} ({predicate}\n)", lambda name: find_system_table(name).build(services))
+        found = answer_from_system(
+            f"{beginning} ({predicate}\n)", lambda name, wanted: find_system_table(name).build(services, wanted)
+        )
     except NotASystemQueryError as error:
         raise BadQueryError(str(error), predicate=predicate) from error
     return [str(name) for name in found.column(0).to_pylist()]

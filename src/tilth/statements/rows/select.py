@@ -65,7 +65,7 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
     try:
         table = answer_from_system(
             statement.text,
-            lambda name: find_system_table(name).build(services),
+            lambda name, wanted: find_system_table(name).build(services, wanted),
             before_long=lambda: services.running.move(call.query_id, Queue.APART),
         )
         return Outcome(table=table)

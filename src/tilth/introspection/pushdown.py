@@ -1,0 +1,67 @@
+"""Columns and conditions of a query, for the makers of rows: one about one table does not list ten thousand.
+
+Covers: columns that are not named, conditions that a column equals a text. Does not cover: how rows are made
+(tables/*). Always holds: what is left out cannot change the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from tilth.base.errors import InvalidInputError
+from tilth.control.context.services import Services
+from tilth.grammar.text.tokens import words_of
+from tilth.model.pushdown import EVERYTHING, Pushdown
+from tilth.model.table import Relation
+
+
+def pushdown_of(tree: exp.Expr, text: str) -> Pushdown:
+    """Return what the query wants of each system table that it names; `tree`: the text, parsed."""
+    return Pushdown(columns=_columns(tree, text), equal=dict(_equal(tree, text)))
+
+
+def _columns(tree: exp.Expr, text: str) -> frozenset[str] | None:
+    """Every word of the text: a column that is none of them is not needed. None: columns are taken without a name."""
+    stars = (star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
+    if any(stars) or any(join.method for join in tree.find_all(exp.Join)) or any(tree.find_all(exp.Pivot)):
+        return None
+    try:
+        return frozenset(words_of(text))
+    except InvalidInputError:
+        # sqlglot is more patient.
+        return None
+
+
+def _equal(tree: exp.Expr, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the conditions `column = 'text'` that every row of the answer fulfils, where the query reads one table."""
+    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Select))) != 1:
+        return
+    where = tree.args.get("where")
+    if where is None or len(list(tree.find_all(exp.Table))) != 1:
+        return
+    seen: set[str] = set()
+    for condition in where.this.flatten() if isinstance(where.this, exp.And) else (where.this,):
+        one = condition.unnest()
+        if not isinstance(one, exp.EQ):
+            continue
+        column, value = one.this.unnest(), one.expression.unnest()
+        if isinstance(value, exp.Column):
+            column, value = value, column
+        if not (isinstance(column, exp.Column) and isinstance(value, exp.Literal) and value.is_string):
+            continue
+        # A text with escapes is another one for sqlglot than for Spark; a second condition may contradict the first.
+        if f"'{value.this}'" in text and column.name.lower() not in seen:
+            seen.add(column.name.lower())
+            yield column.name.lower(), value.this
+
+
+def relations(services: Services, wanted: Pushdown = EVERYTHING, *, name: str = "table") -> Sequence[Relation]:
+    """Return the tables and views of which rows are wanted, by database and name; `name`: the column of their names."""
+    database, table = wanted.equal.get("database"), wanted.equal.get(name)
+    if database is not None and table is not None:
+        found = services.catalog.tables.find(database, table)
+        return [] if found is None else [found]
+    every = services.catalog.tables.list()
+    return [each for each in every if database in (None, each.database) and table in (None, each.name)]
