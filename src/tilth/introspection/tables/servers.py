@@ -52,7 +52,8 @@ def _rows_of_servers(services: Services, _: Pushdown) -> Iterator[Row]:
             tables=hosted[record.name],
             started=time_of_ms(started_ms),
             uptime_seconds=(now_ms - started_ms) / 1000,
-            last_proof=time_of_ms(record.renewed_ms),
+            # A catalog in a folder of the server's own has no clock, and nobody who waits for a proof.
+            last_proof=None if record.clock_offset_ms is None else time_of_ms(record.renewed_ms),
             clock_offset_ms=record.clock_offset_ms,
             memory_bytes=memory.used if is_self else None,
             memory_limit_bytes=memory.hard if is_self else None,
@@ -73,13 +74,18 @@ SERVERS = SystemTable(
         ColumnDoc("process", TEXT, "Its process, as `system.leases` and `system.transactions` name it."),
         ColumnDoc("state", TEXT, "`alive`, or `draining`: it hosts no tables."),
         ColumnDoc("reason", TEXT, "Why it drains; NULL: it does not."),
-        ColumnDoc("url", TEXT, "Where others reach it; NULL: its HTTP server does not listen yet."),
+        ColumnDoc("url", TEXT, "Where others reach it; NULL: it does not listen yet, or there are no others."),
         ColumnDoc("version", TEXT, "Its version of Tilth."),
         ColumnDoc("is_self", FLAG, "Whether it is the one that answers."),
         ColumnDoc("tables", INTEGER, "Tables and Kafka tables that it hosts."),
         ColumnDoc("started", TIME, "When it was started."),
         ColumnDoc("uptime_seconds", NUMBER, "For how long it has been up."),
-        ColumnDoc("last_proof", TIME, "When it has last proved that it lives, by its own clock."),
+        ColumnDoc(
+            "last_proof",
+            TIME,
+            "When it has last proved that it lives, by its own clock; NULL: its catalog is in a folder of its own, so "
+            "that there are no others.",
+        ),
         ColumnDoc(
             "clock_offset_ms", NUMBER, "How far its clock is ahead of the catalog's database; NULL: there is none."
         ),

@@ -37,8 +37,8 @@ const Pressure = ({ row }) =>
     : isNone(row.memory_bytes) ? "–" : "none"
 
 /** A link only for what a browser may open. */
-const Address = ({ url }) =>
-  /^https?:\/\//.test(url ?? "") ? html`<a href=${url} rel="noreferrer">${url}</a>` : (url ?? "not listening yet")
+const Address = ({ url, last_proof: proof }) =>
+  /^https?:\/\//.test(url ?? "") ? html`<a href=${url} rel="noreferrer">${url}</a>` : (url ?? (proof ? "not listening yet" : "–"))
 
 const SERVERS = [
   {
@@ -48,12 +48,13 @@ const SERVERS = [
   STATE,
   textColumn("reason", "reason"),
   numberColumn("tables", "hosts", (n) => `${exactly(n)} tables`, { about: "Tables and Kafka tables that it hosts" }),
-  { key: "url", title: "address", show: (row) => html`<${Address} url=${row.url} />` },
+  { key: "url", title: "address", show: (row) => html`<${Address} ...${row} />` },
   { key: "version", title: "version", kind: "tight", show: (row) => row.version ?? "–" },
   { key: "started", title: "up since", kind: "tight", show: (row) => html`<${Time} at=${row.started} /> <small>${seconds(secondsSince(row.started))}</small>` },
   {
     key: "last_proof", title: "last proof", about: "When it has last proved that it lives, by its own clock",
-    show: (row) => html`<${Badge} tone=${secondsSince(row.last_proof) > PROOF_SECONDS ? "warn" : ""}><${Time} at=${row.last_proof} relative /><//>`,
+    show: (row) => !row.last_proof ? "–"
+      : html`<${Badge} tone=${secondsSince(row.last_proof) > PROOF_SECONDS ? "warn" : ""}><${Time} at=${row.last_proof} relative /><//>`,
   },
   numberColumn("clock_offset_ms", "clock offset", (offset) => html`<${Clock} offset=${offset} />`, {
     about: "How far its clock is ahead of the catalog's database",
