@@ -10,6 +10,7 @@ import io
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 
 import tilth
 from tests.acceptance.installed import Installed
+from tests.acceptance.terminal import shell
 from tilth.base.errors import ErrorKind
 from tilth.client import ServerError
 from tilth.client.exit_codes import EXIT_CODES
@@ -181,6 +183,41 @@ def test_the_command_line_prints_rows_and_fails_with_the_code(node: NodeProcess)
     bad = subprocess.run([*command, "SELECT"], capture_output=True, text=True, timeout=60, check=False)
     assert bad.returncode == EXIT_CODES[ErrorKind.INVALID]
     assert "SYNTAX_ERROR" in bad.stderr or "BAD_QUERY" in bad.stderr
+
+
+def test_the_shell_completes_and_shows_how_much_is_done(node: NodeProcess, tmp_path: Path) -> None:
+    """It costs a second, and one more for the query that Ctrl-C ends."""
+    sql = node.connection.sql
+    sql("CREATE DATABASE shelled")
+    sql("CREATE TABLE shelled.trips (fare BIGINT, note STRING) ENGINE = MergeTree ORDER BY fare")
+    sql("INSERT INTO shelled.trips VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    endless = (
+        "SELECT count(*) FROM trips CROSS JOIN range(1000000) b CROSS JOIN range(1000000) c WHERE fare + b.id < c.id"
+    )
+    with shell(node.url, tmp_path, "-d", "shelled") as terminal:
+        terminal.expect("shelled>")
+        terminal.type("SELECT note FROM trip")
+        # Names are read in the background; a key later they are there.
+        while not terminal.shows("MergeTree"):
+            terminal.type("\x7fp")
+        terminal.type("\t\r;\r")
+        terminal.expect("3 rows, ")
+        terminal.expect("shelled>")
+        terminal.type(f"{endless};\r")
+        terminal.expect(" of 3 rows")
+        terminal.type("\x03")
+        terminal.expect("cancelled: the server ends the statement")
+        terminal.expect("shelled>")
+        terminal.type("SELECT * FROM system.tables WHERE database = 'shelled';\r")
+        terminal.expect("── row 1 ──")
+        terminal.expect("1 row, ")
+        terminal.expect("shelled>")
+        terminal.type("\\q\r")
+        assert terminal.end() == 0
+    deadline = time.monotonic() + 30
+    while node.value("SELECT count(*) FROM system.processes WHERE queue = 'query'"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
