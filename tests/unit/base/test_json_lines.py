@@ -32,10 +32,14 @@ class Unshowable:
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "node.log"
+    # Secrets of other tests may be single letters.
+    others = logs._hidden.copy()
+    logs._hidden.clear()
     logs.set_up(level="info", path=str(path), settings=AS_JSON)
     yield path
     logs.set_up(level="info", path=None)
     logs._process.clear()
+    logs._hidden.update(others)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
