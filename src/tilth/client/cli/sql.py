@@ -70,12 +70,14 @@ def sql(
 
 def _run_all(connection: Connection, errors: Console, given: Iterable[ScriptStatement], output: OutputFormat) -> None:
     from tilth.client.rows import Layout
+    from tilth.client.shell.interrupts import reaching
     from tilth.client.shell.run import View, run
 
     console = console_of()
     for statement in given:
         view = View(layout=Layout.UPRIGHT if statement.is_upright else Layout.GRID)
-        run(connection, console, errors, statement.text, output, view)
+        with reaching():
+            run(connection, console, errors, statement.text, output, view)
     sys.stdout.flush()
 
 

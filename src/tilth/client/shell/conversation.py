@@ -154,7 +154,8 @@ class _Conversation:
         self._last = statement
         view = replace(view, layout=Layout.UPRIGHT) if statement.is_upright else view
         try:
-            run(self._connection, self._console, self._errors, statement.text, self._output, view)
+            with self._interrupts.reaching():
+                run(self._connection, self._console, self._errors, statement.text, self._output, view)
         except TilthError as error:
             show_error(self._errors, error)
             return False

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from contextlib import suppress
 
 import pytest
 
-from tilth.client.shell.interrupts import LEAVE_SECONDS, Interrupts, Left
+from tilth.client.shell import interrupts as interrupts_module
+from tilth.client.shell.interrupts import LEAVE_SECONDS, Interrupts, Left, reaching
 from tilth.testing.clock import ManualClock
+
+SECONDS_MAX = 20.0
 
 
 def raised(interrupts: Interrupts) -> None:
@@ -48,3 +53,47 @@ def test_the_handler_before_comes_back() -> None:
     with Interrupts(ManualClock()).watched():
         assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def press_and_wait() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait(SECONDS_MAX)
+
+
+def swallow_one_and_wait() -> None:
+    """As where it is raised while an object is freed."""
+    with suppress(KeyboardInterrupt):
+        press_and_wait()
+    threading.Event().wait(SECONDS_MAX)
+    pytest.fail("none came again")
+
+
+def test_one_that_was_swallowed_is_sent_again_and_counts_once() -> None:
+    interrupts = Interrupts(ManualClock())
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts.watched(), interrupts.reaching(), pytest.raises(KeyboardInterrupt):
+        swallow_one_and_wait()
+    interrupts.caught()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_two_that_reach_the_program_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts_module, "RESEND_SECONDS", SECONDS_MAX)
+    interrupts = Interrupts(ManualClock())
+    with interrupts.watched(), interrupts.reaching():
+        for _ in range(2):
+            with suppress(KeyboardInterrupt):
+                press_and_wait()
+        with pytest.raises(Left):
+            interrupts.caught()
+
+
+def test_what_ends_in_time_gets_no_second_one_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts_module, "RESEND_SECONDS", SECONDS_MAX)
+    with reaching(), pytest.raises(KeyboardInterrupt):
+        press_and_wait()
+    [thread] = [each for each in threading.enumerate() if each.name == "tilth-interrupts"] or [threading.Thread()]
+    if thread.ident is not None:
+        thread.join(SECONDS_MAX)
+    assert not thread.is_alive()
