@@ -62,7 +62,7 @@ class Interrupts:
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
-        """As `reaching` does inside; one that is sent again does not count."""
+        """Do what `reaching` does; one that is sent again does not count."""
         with reaching() as self._resender:
             yield
 
