@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 500
 TEXT_BYTES_MAX = 4 << 20
+#: Statements without an answer in time, after which no more are sent to the server.
+SILENT_MAX = 2
 _READ_ONLY = {"readonly": "1", "log_queries": "0", "max_execution_time": "10"}
 
 #: Columns of system tables; `*` where none of them may have something of a user's rows.
@@ -83,19 +85,31 @@ def server_entries(connection: Connection) -> Iterator[BundleEntry]:
     except TilthError as error:
         yield BundleEntry("server/away.txt", f"{error.message}\n")
         return
-    settings = 'SELECT name, scope, "value", source FROM system.settings WHERE is_set'
-    yield BundleEntry("server/settings.jsonl", _rows(connection, settings))
-    for table, columns in TABLES.items():
-        statement = f"SELECT {columns} FROM system.{table} LIMIT {ROWS_MAX}"
-        yield BundleEntry(f"server/{table}.jsonl", _rows(connection, statement))
+    statements = {"settings": 'SELECT name, scope, "value", source FROM system.settings WHERE is_set'}
+    statements |= {table: f"SELECT {columns} FROM system.{table} LIMIT {ROWS_MAX}" for table, columns in TABLES.items()}
+    silent = 0
+    for name, statement in statements.items():
+        try:
+            rows = _rows(connection, statement)
+        except TilthError as error:
+            silent += 1
+            rows = _json({"error": error.message})
+        yield BundleEntry(f"server/{name}.jsonl", rows)
+        if silent == SILENT_MAX:
+            yield BundleEntry("server/away.txt", f"{silent} statements were not answered: no more were sent\n")
+            return
 
 
 def _rows(connection: Connection, statement: str) -> str:
-    """Return a line of JSON for each row, or why there are none."""
+    """Return a line of JSON for each row, or why the server refuses the statement. Raises ServerUnreachableError,
+    AnswerLostError.
+    """
+    from tilth.client.errors import ServerError
+
     try:
         result = connection.sql(statement, _READ_ONLY)
-    except TilthError as error:
-        return f"{_json({'error': error.message})}"
+    except ServerError as error:
+        return _json({"error": error.message})
     names = result.names
     return "".join(_json(dict(zip(names, row, strict=True))) for row in result.rows)
 

@@ -42,7 +42,8 @@ def check_local_catalog(
         return [ok(check.name, f"there is no catalog in {path} yet: the first start makes it")]
     if not facts.holder:
         return [ok(check.name, f"the catalog in {path} can be read, and no process has it open")]
-    sentence = f"the catalog in {path} is open in process {facts.holder}"
+    holder = f"process {facts.holder}" if facts.holder > 0 else "a process of another container"
+    sentence = f"the catalog in {path} is open in {holder}"
     if may_be_open:
         return [ok(check.name, f"{sentence}, as of a server that runs")]
     todo = "if that is the server you mean, add --url to check it, too; else stop it, or give another --data folder"

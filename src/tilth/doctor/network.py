@@ -73,7 +73,8 @@ def connect_error(address: str) -> str:
         socket.create_connection((host.strip("[]"), int(port[:9])), timeout=CONNECT_SECONDS_MAX).close()
     except TimeoutError:
         return f"no answer within {CONNECT_SECONDS_MAX:g} s"
-    except socket.gaierror:
+    # UnicodeError: a label of the name is empty or too long.
+    except (socket.gaierror, UnicodeError):
         return f"the name {host} is not known"
     except OverflowError:
         return f"there is no port {port}"

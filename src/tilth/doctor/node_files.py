@@ -63,12 +63,12 @@ def _sizes_in(folder: Path, *, is_deep: bool) -> Iterator[int]:
 
 def tails(folder: Path, log_file: str) -> Iterator[tuple[str, str]]:
     """Yield the ends of logs with their names: those in the folder `log`, and the node's own where it has a file."""
-    own = [Path(log_file)] if log_file else []
+    own, logs = [Path(log_file).absolute()] if log_file else [], folder.absolute() / "log"
     try:
-        others = sorted(each for each in (folder / "log").iterdir() if each.is_file() and not each.is_symlink())
+        others = sorted(each for each in logs.iterdir() if each.is_file() and not each.is_symlink())
     except OSError:
         others = []
-    for path in [*own, *others][:LOGS_MAX]:
+    for path in list(dict.fromkeys([*own, *others]))[:LOGS_MAX]:
         try:
             yield path.name, _tail(path)
         except OSError as error:

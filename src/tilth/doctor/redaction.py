@@ -2,11 +2,12 @@
 
 Covers: lines of logs, settings and rows of system tables; which values of a set-up are secrets. Does not cover: rules
 for statements (query/language/redact.py).
-Always holds: a value that the set-up names as a secret is in no text, wherever it stands.
+Always holds: a value of six characters or more that the set-up names as a secret is in no text, wherever it stands.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -16,8 +17,8 @@ from tilth.base.secrets import HIDDEN, without_secrets
 
 #: Names of variables and settings whose values are secrets.
 _SECRET_NAME = re.compile(r"pass?w|passphrase|secret|token|private.?key|access.?key|credential", re.IGNORECASE)
-#: A user and a password before a host.
-_IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
+#: A user and a password before a host; the password may have an @.
+_IN_ADDRESS = re.compile(r"""(://[^\s/:@]*:)[^\s/@]+@(?:[^\s/@"',]+@)*""")
 #: Headers with credentials.
 _HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 #: A value among pairs, as in `a=1 b=2`, or the whole.
@@ -55,7 +56,12 @@ def _secrets(texts: Mapping[str, str], environment: Mapping[str, str], found: li
                 continue
         if re.fullmatch(r"/\S+", text) and _SECRET_NAME.search(text):
             found += _content(text)
-    return [each for each in dict.fromkeys(found) if len(each) >= _LENGTH_MIN]
+    return list(dict.fromkeys(form for each in found if len(each) >= _LENGTH_MIN for form in _forms(each)))
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    """Return the secret as a text has it, and as JSON has it, where a key of several lines is another text."""
+    return secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
 
 
 def _content(path: str) -> list[str]:
@@ -69,11 +75,14 @@ def without_any_secret(text: str, secrets: list[str]) -> str:
     """Return the text without the given secrets, and without whatever a name or a place marks as one."""
     from tilth.query.language.redact import redacted
 
+    # Whole ones first: a form of a secret may begin as another one does, which would leave its end.
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
     lines = []
     for line in without_secrets(text, secrets).split("\n"):
+        shown = _HEADER.sub(rf"\1 {HIDDEN}", _IN_ADDRESS.sub(rf"\1{HIDDEN}@", line))
         # A line that begins as a query does would be searched by fewer rules.
-        shown = redacted(f"= {line}").text[2:] if _may_have_secret(line) else line
-        lines.append(_HEADER.sub(rf"\1 {HIDDEN}", _IN_ADDRESS.sub(rf"\1{HIDDEN}@", shown)))
+        lines.append(redacted(f"= {shown}").text[2:] if _may_have_secret(shown) else shown)
     return "\n".join(lines)
 
 

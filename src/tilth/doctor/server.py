@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnknownOutcomeError
+from tilth.base.units import parse_seconds
 from tilth.doctor.checkup import PAGE, Checkup, failed, ok, run_checks
 from tilth.model.diagnosis import Diagnosis, Grade
 from tilth.model.wire import Health
@@ -187,9 +188,9 @@ def _check_versions(own: Checkup, calls: ServerCalls, own_version: str) -> list[
         named.append(("this client", own_version))
     versions = {each for _, each in named}
     if len(versions) <= 1:
-        return [
-            ok(own.name, f"{len(servers)} servers, {len(workers)} workers and this client have version {own_version}")
-        ]
+        who = f"{len(workers)} workers and this client" if own_version else f"{len(workers)} workers"
+        version = next(iter(versions), "unknown")
+        return [ok(own.name, f"{len(servers)} servers, {who} have version {version}")]
     listed = ", ".join(f"{name} {each}" for name, each in named[:SHOWN_MAX])
     todo = "upgrade the older ones: servers one after the other, then workers, then clients"
     return [own.found(Grade.WARNING, f"versions differ: {listed}", todo)]
@@ -200,7 +201,7 @@ def _check_clocks(own: Checkup, calls: ServerCalls, clock: Clock) -> list[Diagno
     rows = _read(calls, "SELECT name, clock_offset_ms, is_self, now() AS now FROM system.servers ORDER BY name")
     after = clock.now_ms()
     bound = _read(calls, "SELECT value FROM system.settings WHERE name = 'server.clock-bound'")
-    bound_ms = 1000 * float(str(bound[0][0]).removesuffix("s")) if bound else 500.0
+    bound_ms = 1000 * parse_seconds(str(bound[0][0])) if bound else 500.0
     found = []
     for name, offset_ms, is_self, now in rows:
         if offset_ms is not None and abs(offset_ms) > bound_ms / 2:

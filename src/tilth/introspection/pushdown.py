@@ -27,6 +27,9 @@ def _columns(tree: exp.Expr, text: str) -> frozenset[str] | None:
     stars = (star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
     if any(stars) or any(join.method for join in tree.find_all(exp.Join)) or any(tree.find_all(exp.Pivot)):
         return None
+    # An alias of a table may name its columns anew.
+    if any(table.alias_column_names for table in tree.find_all(exp.Table)):
+        return None
     try:
         return frozenset(words_of(text))
     except InvalidInputError:
@@ -36,10 +39,11 @@ def _columns(tree: exp.Expr, text: str) -> frozenset[str] | None:
 
 def _equal(tree: exp.Expr, text: str) -> Iterator[tuple[str, str]]:
     """Yield the conditions `column = 'text'` that every row of the answer fulfils, where the query reads one table."""
-    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Select))) != 1:
+    # sqlglot and Spark read some escapes differently.
+    if not isinstance(tree, exp.Select) or not _reads_one_table(tree) or "\\" in text:
         return
     where = tree.args.get("where")
-    if where is None or len(list(tree.find_all(exp.Table))) != 1:
+    if where is None:
         return
     seen: set[str] = set()
     for condition in where.this.flatten() if isinstance(where.this, exp.And) else (where.this,):
@@ -51,10 +55,19 @@ def _equal(tree: exp.Expr, text: str) -> Iterator[tuple[str, str]]:
             column, value = value, column
         if not (isinstance(column, exp.Column) and isinstance(value, exp.Literal) and value.is_string):
             continue
-        # A text with escapes is another one for sqlglot than for Spark; a second condition may contradict the first.
+        # Two quotes in a text are one for Spark, none for sqlglot; a second condition may contradict the first.
         if f"'{value.this}'" in text and column.name.lower() not in seen:
             seen.add(column.name.lower())
             yield column.name.lower(), value.this
+
+
+def _reads_one_table(tree: exp.Select) -> bool:
+    """Return whether each column in the query is one of its only relation, under the name that the table gives it."""
+    tables = list(tree.find_all(exp.Table))
+    # A second relation may be no table: VALUES, or a function.
+    if any(tree.find_all(exp.Join, exp.Lateral, exp.Pivot)) or len(list(tree.find_all(exp.Select))) != 1:
+        return False
+    return len(tables) == 1 and not tables[0].alias_column_names
 
 
 def relations(services: Services, wanted: Pushdown = EVERYTHING, *, name: str = "table") -> Sequence[Relation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.alarm_world import AlarmWorld
 from tests.unit.app_transport import AppTransport
 from tests.unit.fake_rooms import FakeRooms, context_of
-from tilth.client import Connection
+from tilth.client import AnswerLostError, Connection, Result
 from tilth.client.bundle import ROWS_MAX, TABLES, BundleEntry, cleaned, server_entries, write_archive
 from tilth.server import build_app
 
@@ -36,6 +37,24 @@ def test_what_a_server_says_of_itself() -> None:
     assert len(entries) == len(TABLES) + 3
     settings = [call[3] for call in rooms.calls if call[0] == "run"]
     assert settings == [{"readonly": "1", "log_queries": "0", "max_execution_time": "10"}] * (len(TABLES) + 1)
+
+
+class SilentConnection(Connection):
+    """A connection to a server whose statements hang."""
+
+    def sql(self, text: str, settings: Mapping[str, str] | None = None) -> Result:
+        raise AnswerLostError("the Tilth server did not answer in time")
+
+
+def test_a_server_that_hangs_is_not_waited_for_with_each_statement() -> None:
+    connection = SilentConnection("http://tilth.test", transport=AppTransport(build_app(context_of(FakeRooms()))))
+    assert [each.name for each in server_entries(connection)] == [
+        "server/health.json",
+        "server/metrics.txt",
+        "server/settings.jsonl",
+        "server/alarms.jsonl",
+        "server/away.txt",
+    ]
 
 
 def test_the_archive_is_new_private_and_whole(tmp_path: Path) -> None:

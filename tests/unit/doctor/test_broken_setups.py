@@ -132,6 +132,12 @@ def closed_broker_port(setup: Broken) -> Iterator[str]:
 
 
 @contextmanager
+def broker_without_a_label(setup: Broken) -> Iterator[str]:
+    setup.brokers = "kafka..invalid:9092"
+    yield "broker kafka..invalid:9092 cannot be reached: the name kafka..invalid is not known"
+
+
+@contextmanager
 def unknown_broker(setup: Broken) -> Iterator[str]:
     setup.brokers = "kafka.invalid:9092"
     yield "broker kafka.invalid:9092 cannot be reached: the name kafka.invalid is not known"
@@ -326,6 +332,7 @@ def no_token_file(setup: Broken) -> Iterator[str]:
         ("java", no_java),
         ("broker", closed_broker_port),
         ("broker", unknown_broker),
+        ("broker", broker_without_a_label),
         ("broker", silent_port),
         ("port", port_taken),
         ("catalog", database_refuses),

@@ -25,4 +25,6 @@ def test_tails_begin_with_a_whole_line(tmp_path: Path) -> None:
     own = tmp_path / "own.log"
     own.write_bytes(b"a\xff\n")
     assert dict(tails(tmp_path, str(own))) == {"own.log": "a\ufffd\n", "spark.log": "last\n"}
+    in_folder = str(tmp_path / "log" / "spark.log")
+    assert [name for name, _ in tails(tmp_path, in_folder)] == ["spark.log"]
     assert dict(tails(tmp_path / "none", "/nowhere/x")) == {"x": "it cannot be read: No such file or directory\n"}

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,15 @@ def test_secrets_of_settings_references_and_variables(tmp_path: Path) -> None:
     }
 
 
+def test_a_key_of_several_lines_is_found_in_json(tmp_path: Path) -> None:
+    key = tmp_path / "private-key.pem"
+    key.write_text('-----BEGIN PRIVATE KEY-----\nMII"E\\vQ\u00e9\n-----END PRIVATE KEY-----\n')
+    _, secrets = shown_and_secrets({"server.token-file": str(key)}, {})
+    for is_ascii in (True, False):
+        text = json.dumps({"sentence": f"it is {key.read_text()}"}, ensure_ascii=is_ascii)
+        assert without_any_secret(text, secrets) == '{"sentence": "it is [HIDDEN]\\n"}'
+
+
 @pytest.mark.parametrize(
     ("text", "without"),
     [
@@ -42,6 +52,7 @@ def test_secrets_of_settings_references_and_variables(tmp_path: Path) -> None:
         ("reason=x sasl.password=hunter2", "reason=x sasl.password=[HIDDEN]"),
         ('{"kafka_sasl_password":"hunter2","a":1}', '{"kafka_sasl_password":\'[HIDDEN]\',"a":1}'),
         ("GET http://joe:hunter2@host/x", "GET http://[HIDDEN]@host/x"),
+        ("GET http://joe:hun@ter2@host/x?a=b@c", "GET http://[HIDDEN]@host/x?a=b@c"),
         ("authorization: Bearer abcdefghijkl", "authorization: Bearer [HIDDEN]"),
         ("SELECT * FROM s3('http://b', 'AKIA12', 'hunter2')", "SELECT * FROM s3('http://b', '[HIDDEN]', '[HIDDEN]')"),
         ("2026-01-31 action=merge rows=12 reason=two parts", "2026-01-31 action=merge rows=12 reason=two parts"),

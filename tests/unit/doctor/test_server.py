@@ -149,6 +149,8 @@ def test_versions_that_differ() -> None:
     assert said(FakeServer(tables=tables))["versions"][0].sentence == "versions differ: worker w 2, this client 1"
     same = said(FakeServer(tables={"workers": [("w", "1")]}))["versions"][0]
     assert (same.grade, same.sentence) == (Grade.OK, "0 servers, 1 workers and this client have version 1")
+    of_sources = said(FakeServer(tables={"workers": [("w", "1")]}), version="")["versions"][0]
+    assert (of_sources.grade, of_sources.sentence) == (Grade.OK, "0 servers, 1 workers have version 1")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +171,14 @@ def test_versions_that_differ() -> None:
 def test_clocks(ahead_seconds: int, offset_ms: float | None, grade: Grade, sentence: str) -> None:
     server = FakeServer(tables={"clocks": [("a", offset_ms, True, NOW + timedelta(seconds=ahead_seconds))]})
     assert [(each.grade, each.sentence) for each in said(server)["clocks"]] == [(grade, sentence)]
+
+
+def test_the_bound_of_clocks_has_a_unit() -> None:
+    clocks = [("a", 300.0, True, NOW)]
+    found = said(FakeServer(tables={"clocks": clocks, "settings": [("250ms",)]}))["clocks"]
+    assert [(each.grade, each.sentence) for each in found] == [
+        (Grade.ERROR, "the clock of server a is 300 ms ahead of the catalog's database, 250 ms is the bound")
+    ]
 
 
 def test_every_statement_runs(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 import sqlglot
 
 from tilth.introspection.pushdown import pushdown_of
+from tilth.introspection.system_queries import answer_from_system
 from tilth.model.pushdown import Pushdown
 from tilth.model.text.quotes import with_backticks
 
@@ -28,7 +31,12 @@ def wanted(text: str) -> Pushdown:
         ("SELECT a FROM t WHERE database <> 'd' AND name LIKE 'n' AND b = 1 AND c = d", {}),
         ("SELECT a FROM t WHERE lower(database) = 'd'", {}),
         (r"SELECT a FROM t WHERE name = 'it\'s' AND b = 'x\\y' AND c = 'it''s' AND d = r'e'", {}),
+        (r"SELECT a FROM t WHERE name = '\%' AND a <> '%'", {}),
         ("SELECT a FROM t, u WHERE database = 'd'", {}),
+        ("SELECT a FROM t, (VALUES ('d')) AS v (database) WHERE v.database = 'd'", {}),
+        ("SELECT a FROM t CROSS JOIN UNNEST(b) AS v (database) WHERE database = 'd'", {}),
+        ("SELECT v.name FROM (VALUES ('d')) AS v (name) LEFT ANTI JOIN t ON t.a = v.name WHERE name = 'd'", {}),
+        ("SELECT a FROM t AS x (name, database) WHERE database = 'd'", {}),
         ("SELECT a FROM t JOIN t AS u ON t.a = u.a WHERE t.database = 'd'", {}),
         ("SELECT a FROM t WHERE database = 'd' AND a IN (SELECT a FROM t)", {}),
         ("SELECT a FROM (SELECT * FROM t) WHERE database = 'd'", {}),
@@ -50,6 +58,8 @@ def test_rows_are_narrowed_by_what_every_row_of_the_answer_has(text: str, equal:
         "SELECT a FROM t NATURAL JOIN u",
         "SELECT a FROM (SELECT * FROM t)",
         "SELECT struct(*) FROM t",
+        "SELECT b FROM t AS x (a, b)",
+        "SELECT b FROM (SELECT x.b FROM t AS x (a, b)) AS y",
     ],
 )
 def test_columns_may_be_wanted_without_their_names(text: str) -> None:
@@ -65,3 +75,48 @@ def test_other_columns_than_those_named_are_not_wanted() -> None:
         "at",
         "Rows",
     ]
+
+
+PARTS = pa.table(
+    {
+        "database": ["d", "d", "e", "it's"],
+        "table": ["t", "u", "t", "t"],
+        "name": ["n1", "n2", "t", "n4"],
+        "rows": [1, 2, 3, 4],
+    }
+)
+
+
+def all_parts(name: str, wanted: Pushdown) -> pa.Table:
+    return PARTS
+
+
+def as_few_parts_as_are_wanted(name: str, wanted: Pushdown) -> pa.Table:
+    found = PARTS
+    for column, text in wanted.equal.items():
+        found = found.filter(pyarrow.compute.equal(found[column], text))
+    return pa.table({each: found[each] if wanted.has(each) else pa.nulls(len(found)) for each in found.column_names})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT b FROM system.parts AS p (a, b, c, d)",
+        "SELECT sum(rows) FROM system.parts AS p (name, b, c, rows) WHERE name = 'd'",
+        "SELECT p.name FROM system.parts p, (VALUES ('q')) AS v (database) WHERE v.database = 'q'",
+        "SELECT v.name FROM (VALUES ('t')) AS v (name) LEFT SEMI JOIN system.parts p ON p.name = v.name "
+        "WHERE name = 't'",
+        "SELECT v.name FROM (VALUES ('n1')) AS v (name) LEFT ANTI JOIN system.parts p ON p.table = v.name "
+        "WHERE name = 'n1'",
+        "SELECT name FROM system.parts WHERE database = 'it\\'s' AND table = '\\164'",
+        "SELECT name FROM system.parts WHERE table = 't' = true AND database = 'd' IS NOT NULL",
+        "SELECT name FROM system.parts WHERE table = 't' /* /* */ OR 1 = 1 -- */",
+        "SELECT upper(table) AS table FROM system.parts WHERE table = 'T'",
+        "SELECT max(name) FILTER (WHERE table = 'u') FROM system.parts WHERE database = 'd'",
+        "SELECT table, count(*) FROM system.parts WHERE table = 't' GROUP BY ROLLUP (table) ORDER BY table",
+        "SELECT name FROM system.parts WHERE table = 't' QUALIFY row_number() OVER (ORDER BY rows DESC) = 1",
+        "SELECT u.name FROM (SELECT name, table FROM system.parts) AS u (table, name) WHERE u.table = 'n1'",
+    ],
+)
+def test_answers_are_those_over_all_rows_and_columns(text: str) -> None:
+    assert answer_from_system(text, as_few_parts_as_are_wanted) == answer_from_system(text, all_parts)

@@ -85,7 +85,7 @@ _log = Log("catalog")
 class RocksFacts:
     """Facts about a database that were read from outside."""
 
-    #: Process that has it open; 0: none has.
+    #: Process that has it open; 0: none has; -1: one that this process cannot see, as of another container.
     holder: int = 0
     #: Number of its last commit; 0 also where a process has it open, for it is not read then.
     sequence: int = 0
@@ -308,7 +308,7 @@ def inspect_rocks(path: str) -> RocksFacts | None:
 
 
 def _holder(lock: str) -> int:
-    """Return the process that holds the lock file; 0: none does."""
+    """Return the process that holds the lock file; 0: none does; -1: one of another PID namespace."""
     try:
         file = os.open(lock, os.O_RDONLY)
     except FileNotFoundError:
@@ -318,7 +318,7 @@ def _holder(lock: str) -> int:
         kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, wanted))
     finally:
         os.close(file)
-    return 0 if kind == fcntl.F_UNLCK else int(process)
+    return 0 if kind == fcntl.F_UNLCK else int(process) or -1
 
 
 class _View:

@@ -100,7 +100,7 @@ def _collect(url: str, flags: dict[str, str], config: Path | None) -> list[Bundl
             of_server = list(server_entries(connection))
     except TilthError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from error
-    is_running = of_server[-1].name != "server/away.txt"
+    is_running = any(each.name == "server/health.json" for each in of_server)
     if folder is not None or not is_running:
         findings += diagnose_machine(
             flags, os.environ, config, brokers="", is_running=is_running, seconds_max=CHECKS_SECONDS_MAX

@@ -57,13 +57,18 @@ DATABASES = SystemTable(
 )
 
 
+#: Tables whose facts are read one by one.
+_READ_ONE_BY_ONE_MAX = 100
+
+
 class _Totals:
     """Facts that are read at once for all rows of `system.tables`, where they are wanted."""
 
     def __init__(self, services: Services, tables: Sequence[TableDef], wanted: Pushdown) -> None:
         self._services = services
         # One read of all is cheaper than one of each of many.
-        self._only = [table.uuid for table in tables] if wanted.equal else None
+        is_few = bool(wanted.equal) and len(tables) <= _READ_ONE_BY_ONE_MAX
+        self._only = [table.uuid for table in tables] if is_few else None
 
     @cached_property
     def totals(self) -> Mapping[str, TableTotals]:

@@ -14,9 +14,18 @@ from collections.abc import Iterator
 
 from tilth.model.types import quoted
 
+#: Comments in comments that are followed; deeper ones end too early.
+_COMMENT_LEVELS = 4
+
+
+def _comment(levels: int) -> str:
+    inner = rf"|{_comment(levels - 1)}" if levels else ""
+    return rf"/\*(?:[^*/]++|\*(?!/)|/(?!\*){inner})*+\*/"
+
+
 _TOKEN = re.compile(
-    r"""
-      `(?:[^`]|``)*+`  |  --[^\n]*+  |  /\*.*?\*/  |  (?<!\w)[rR]"[^"]*"
+    rf"""
+      `(?:[^`]|``)*+`  |  --[^\n]*+  |  {_comment(_COMMENT_LEVELS)}  |  (?<!\w)[rR]"[^"]*"
     | (?P<raw>     (?<!\w)[rR]'[^']*'  )
     | (?P<single>  '(?:[^'\\]|\\.|'')*+'  )
     | (?P<double>  "(?:[^"\\]|\\.|"")*+"  )

@@ -48,6 +48,7 @@ def test_double_quotes_are_found_where_they_quote() -> None:
     assert list(double_quoted(SQL)) == ['"b"', '"y"', '"z""w"', '"q"']
     assert list(double_quoted(with_backticks(SQL))) == []
     assert with_backticks('"a`b" = "c""d"') == '`a``b` = `c"d`'
+    assert with_backticks("""/* a /* b */ it's "c" */ "d" = 'e'""") == """/* a /* b */ it's "c" */ `d` = 'e'"""
 
 
 @pytest.mark.parametrize(
