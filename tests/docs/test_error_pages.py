@@ -8,6 +8,7 @@ from functools import cache
 from tests.docs.pages import fault_of_link
 from tests.tidy.sources import ROOT
 from tilth.base.errors import ERROR_PAGES, page_of
+from tilth.introspection.registry import SYSTEM_TABLES
 from tools import make_docs, make_errors
 
 pages = cache(make_errors.pages)
@@ -15,6 +16,11 @@ CODES = sorted({one.code for one in make_docs.errors()})
 #: Characters that a cause needs to name a situation, and a cure to name a step.
 CAUSE_MIN, CURE_MIN = 80, 60
 CODES_MIN = 200
+#: A setting of a node, or a system table.
+NAME = re.compile(r"`([a-z]+\.[a-z0-9._-]+)`")
+#: Names of Python, and the form of a name.
+NO_SETTINGS = ("tilth.", "database.table")
+NAMES_MIN = 80
 SECTIONS = ["Cause", "Cure", "As printed", "Raised by", "See also"]
 
 
@@ -35,6 +41,19 @@ def test_no_cause_and_no_cure_is_filler() -> None:
     assert len(set(sentences)) == len(sentences)
     assert [code for code, one in texts.items() if len(one.cause) < CAUSE_MIN or len(one.cure) < CURE_MIN] == []
     assert [text for text in sentences if not text.endswith(".") or text != " ".join(text.split())] == []
+
+
+def test_settings_and_system_tables_that_a_text_names_are_there() -> None:
+    settings = {name for each in make_docs.settings() for name in (each.name, *each.aliases)}
+    tables = {f"system.{name.removeprefix('system.')}" for name in SYSTEM_TABLES}
+    named = [
+        (code, name)
+        for code, one in make_errors.texts().items()
+        for name in NAME.findall(f"{one.cause} {one.cure}")
+        if not name.startswith(NO_SETTINGS)
+    ]
+    assert len(named) > NAMES_MIN
+    assert [each for each in named if each[1] not in settings | tables] == []
 
 
 def test_each_page_has_all_sections_its_code_and_links_that_lead_somewhere() -> None:

@@ -264,10 +264,12 @@ class Connection:
         body = ErrorBody(code=code, kind=ErrorKind.INTERNAL.value, message=message, hint=hint, id=query_id)
         return ServerError(ErrorAnswer(body))
 
-    def insert(self, table: str, rows: Any) -> Result:  # Any: an object of one of several libraries
+    # Any: an object of one of several libraries.
+    def insert(self, table: str, rows: Any, settings: Mapping[str, str] | None = None) -> Result:
         """Add rows, columns found by name: an Arrow table, a pandas, Polars or Spark DataFrame, a list of dicts.
 
-        They are readable when this returns. Raises InvalidInputError for what holds no rows.
+        They are readable when this returns. With an `insertion_label` among the settings they are stored once, however
+        often they are sent. Raises InvalidInputError for what holds no rows.
         """
         database, _, name = table.rpartition(".")
         sent = arrow_table(rows)
@@ -278,6 +280,7 @@ class Connection:
             "POST",
             f"/v1/insert/{_segment(database or self.database)}/{_segment(name)}",
             content=sink.getvalue(),
+            params={**self.settings, **(settings or {})},
             headers={"Accept": ARROW, "Content-Type": ARROW},
         )
         return Result(table_of(response.content), self._summary(response))

@@ -1,7 +1,7 @@
 """Checks that the server makes of a definition before anything exists, made without one.
 
-Covers: types, keys, partitions, TTL, settings of CREATE TABLE; expressions and SELECTs in ClickHouse's dialect. Does
-not cover: what Spark says of an expression or a view, other tables. Pure.
+Covers: types, keys, partitions, TTL, settings of CREATE TABLE; expressions and SELECTs in ClickHouse's dialect;
+defaults that Spark computes. Does not cover: what Spark says of an expression or a view, other tables. Pure.
 
 Tests: tests/unit/migration/test_translate_clickhouse.py.
 """
@@ -9,9 +9,11 @@ Tests: tests/unit/migration/test_translate_clickhouse.py.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
+from tilth.base.errors import TilthError
 from tilth.clickhouse.dialect import in_sparks_words, to_spark
-from tilth.grammar.statements import CreateTable, CreateView, Statement
+from tilth.grammar.statements import AddColumn, AlterTable, ColumnSpec, CreateTable, CreateView, Name, Statement
 from tilth.ingest import check_kafka
 from tilth.model.table import ColumnKind, Engine, KafkaDef, Schema
 from tilth.model.ttl import read_ttl
@@ -27,6 +29,9 @@ from tilth.warehouse.allowed.nesting import check_depth
 #: Call of a function, but of those that make literals.
 _CALL = re.compile(r"\b(?!tuple|array|map|named_struct|struct|cast\b)\w+\s*\(", re.IGNORECASE)
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
+#: A function of ClickHouse under a name of its own; those that only check a range compute as Spark does.
+_OTHER_FUNCTION = re.compile(r"\bclickhouse_(?!fits)\w+\(", re.IGNORECASE)
+_ANY = Name(None, "t")
 #: Default that ClickHouse writes as generateUUIDv4().
 UUID_CALL = "uuid()"
 
@@ -53,6 +58,27 @@ def _check_calls(statement: CreateTable) -> None:
         text = spec.default or ""
         if "(" in text and _CALL.search(_TEXT.sub("''", text)) and text.strip().lower() != UUID_CALL:
             to_spark(f"SELECT {text}")
+
+
+def spark_defaults(columns: Sequence[ColumnSpec]) -> Iterator[tuple[str, str]]:
+    """Yield name and DEFAULT of each column whose expression goes to Spark as it is, and calls functions by names that
+    dialect = 'clickhouse' reads as other ones.
+    """
+    for spec in columns:
+        text = spec.default or ""
+        if "(" not in text or not _OTHER_FUNCTION.search(_in_spark(text)):
+            continue
+        statement = AlterTable(name=_ANY, operations=(AddColumn(column=spec),))
+        if in_sparks_words(statement) is statement:
+            yield spec.name, text
+
+
+def _in_spark(expression: str) -> str:
+    """Return the expression in Spark's words; empty where it has none."""
+    try:
+        return to_spark(f"SELECT {expression}")
+    except TilthError:
+        return ""
 
 
 def _schema_of(statement: CreateTable, *, is_nullable: bool) -> Schema:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tilth.base.errors import TilthError
 from tilth.base.settings import SettingGroup
@@ -30,9 +31,9 @@ _SINGLE_CLAUSES = ("ENGINE", "TTL", "SETTINGS", "COMMENT", "AS")
 #: Engines of ClickHouse's cloud, and what they are elsewhere.
 _SHARED = re.compile(r"Shared(\w*MergeTree)", re.IGNORECASE)
 #: Functions whose values are in the order of their column.
-_MONOTONIC = re.compile(
-    r"(toStartOf\w+|toDate|toDateTime|toYYYYMM(DD)?|toMonday|toYear|date_trunc|days?)", re.IGNORECASE
-)
+_MONOTONIC = re.compile(r"(toStartOf\w+|toDate|toDateTime|toYYYYMM(DD)?|toMonday|toYear|date_trunc)", re.IGNORECASE)
+#: Partition functions of Spark and Iceberg, by names that ClickHouse has for parts of a date.
+_PARTITION_WORDS = ("MONTH", "DAY", "HOUR")
 _KAFKA_ENGINE = re.compile(r"(Cnch|Ha)?Kafka", re.IGNORECASE)
 _NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 _TTL_ACTIONS = ("TO", "GROUP", "RECOMPRESS", "WHERE", "SET")
@@ -121,6 +122,28 @@ def translate_table(draft: Draft) -> None:
         what = "AS SELECT: the table is created without rows"
         why = "a table is created empty"
         table.leave_out(source.start, source.end, what, why, "INSERT INTO the table SELECT ..")
+
+
+def check_partition_words(draft: Draft, *, is_keyed: bool) -> None:
+    """Find functions in PARTITION BY that are read as others. Raises RefusedError where keys are of a partition."""
+    tokens = draft.tokens
+    opening = _columns_at(tokens)
+    if opening is None:
+        return
+    clauses = _clauses(tokens, matching(tokens, opening) + 1)
+    clause = next((each for each in clauses if each.words == "PARTITION BY"), None)
+    if clause is None:
+        return
+    inside = tokens[clause.inside : clause.end]
+    if not any(is_word(word, *_PARTITION_WORDS) and behind.text == "(" for word, behind in pairwise(inside)):
+        return
+    at = tokens[clause.start].start
+    what = f"PARTITION BY {shown(draft.text[inside[0].start : inside[-1].end])}"
+    why = "month, day and hour are numbers there, the same in every year; here they say the year and the day, too"
+    instead = "toYYYYMM(..), toDate(..), toStartOfHour(..) or toHour(..)"
+    if is_keyed:
+        raise draft.refused(at, what, why, instead)
+    draft.find(Difference.DIFFERS, at, what, why, instead)
 
 
 def _columns_at(tokens: Sequence[Token]) -> int | None:

@@ -53,6 +53,10 @@ def read_kudu_table(draft: Draft) -> CreateTable:
     if not table.primary_key:
         raise draft.refused(0, "CREATE TABLE .. STORED AS KUDU without PRIMARY KEY", "Kudu's tables have one")
     key = table.primary_key
+    for each in clauses.transforms:
+        if each.column.lower() not in (column.lower() for column in key):
+            why = "in a partition by another column than those of the key, a key would be there once in each"
+            raise draft.refused(0, f"PARTITION BY {shown(each.column)}", why, "partition by columns of the key")
     return CreateTable(
         name=table.name,
         columns=tuple(table.columns),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tilth.base.settings import read_settings
 from tilth.grammar.statements import ColumnSpec, CreateTable
 from tilth.grammar.text.tokens import words_of
 from tilth.migration.report import Difference, ForeignSystem
@@ -18,11 +19,14 @@ from tilth.model.checks import IntegerRange, LengthMax, OneOf, UuidText
 from tilth.model.storage import STORAGE_SETTING
 from tilth.model.table import Engine
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
+from tilth.query.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS
+from tilth.storage import StorageSettings
 
 #: Columns that a finding names.
 _COLUMNS_SHOWN_MAX = 5
 _OF_CLICKHOUSE = (ForeignSystem.CLICKHOUSE, ForeignSystem.BYCONITY)
 _UINT64_MAX = (1 << 64) - 1
+_ERROR_MODE = "kafka_handle_error_mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +125,13 @@ _CLICKHOUSE_RULES = (
     _TypeRule(
         Difference.DIFFERS,
         "times without a zone are read in the session's zone, UTC unless it is set",
-        "elsewhere it is the zone of the server",
+        "elsewhere it is the zone of the server, also in partitions and views, which have UTC here",
         "SET spark.sql.session.timeZone, or DateTime('zone')",
         lambda spec: not spec.zones and _has_kind(Kind.TIMESTAMP)(spec),
     ),
     _TypeRule(
         Difference.DIFFERS,
-        "DateTime('zone') reads texts in its zone, and answers show UTC",
+        "DateTime('zone') reads texts in its zone; answers, partitions and views have UTC",
         "the zone is that of texts without an offset; what is stored is the instant",
         "from_utc_timestamp(column, 'zone') shows local time",
         lambda spec: bool(spec.zones),
@@ -135,7 +139,7 @@ _CLICKHOUSE_RULES = (
     _TypeRule(
         Difference.DIFFERS,
         "an Enum is compared and sorted by its name",
-        "elsewhere by its number; numbers are no values here",
+        "elsewhere by its number; numbers are no values here, and a row without one has the first name, not the least",
         "a column of numbers where the order matters",
         _has_rule(OneOf),
     ),
@@ -177,7 +181,7 @@ _ALIAS_RULES = (
         lambda spec: _is_word_in("varchar", "char")(spec) and _has_rule(LengthMax)(spec),
     ),
 )
-_LAKE_RULES = (
+_PADDING_RULES = (
     _TypeRule(
         Difference.DIFFERS,
         "CHAR(n) is not padded with blanks",
@@ -185,6 +189,16 @@ _LAKE_RULES = (
         "",
         _has_padding,
     ),
+)
+_LAKE_RULES = (
+    _TypeRule(
+        Difference.DIFFERS,
+        "texts for TIMESTAMP are read in the session's zone, UTC unless it is set",
+        "in Spark it is the zone of the machine unless it is set",
+        "SET spark.sql.session.timeZone",
+        _has_kind(Kind.TIMESTAMP),
+    ),
+    *_PADDING_RULES,
 )
 _KUDU_RULES = (
     _TypeRule(
@@ -208,7 +222,7 @@ _KUDU_RULES = (
         "a literal",
         lambda spec: "(" in (spec.default or ""),
     ),
-    *_LAKE_RULES,
+    *_PADDING_RULES,
 )
 _DECIMAL_RULE = _TypeRule(
     Difference.NOTE,
@@ -271,7 +285,7 @@ def _of_keys(table: CreateTable, source: ForeignSystem) -> Iterator[Meaning]:
             "Kudu's INSERT refuses or ignores it; here each INSERT is an UPSERT",
             "SELECT the key before an INSERT that must not replace",
         )
-    if table.partition_by and table.unique_key and source in _OF_CLICKHOUSE:
+    if table.partition_by and table.unique_key and source in _OF_CLICKHOUSE and _is_unique_by_partition(table):
         yield Meaning(
             Difference.NOTE,
             "a key is unique within its partition",
@@ -280,8 +294,20 @@ def _of_keys(table: CreateTable, source: ForeignSystem) -> Iterator[Meaning]:
         )
 
 
+def _is_unique_by_partition(table: CreateTable) -> bool:
+    return read_settings(StorageSettings, TABLE_SETTINGS.canonical(dict(table.settings))).partition_level_unique_keys
+
+
 def _of_consumers(table: CreateTable) -> Iterator[Meaning]:
-    group = dict(table.settings).get("kafka_group_name", "")
+    given = KAFKA_TABLE_SETTINGS.canonical(dict(table.settings))
+    if _ERROR_MODE not in given:
+        yield Meaning(
+            Difference.DIFFERS,
+            "a message that cannot be read goes into a dead-letter table",
+            "elsewhere the consumer stops at it, or drops as many as kafka_skip_broken_messages says",
+            f"{_ERROR_MODE} = 'throw' stops, too",
+        )
+    group = given.get("kafka_group_name", "")
     if group:
         yield Meaning(
             Difference.DIFFERS,

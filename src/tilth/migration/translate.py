@@ -9,6 +9,7 @@ Tests: tests/unit/migration/test_translate_clickhouse.py, tests/unit/migration/t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,9 +20,11 @@ from tilth.grammar.render import table_text
 from tilth.grammar.statements import (
     AddColumn,
     AlterTable,
+    ColumnSpec,
     CreateTable,
     CreateView,
     DescribeColumn,
+    DropColumn,
     ModifyColumn,
     ModifySetting,
     ModifyTtl,
@@ -31,8 +34,8 @@ from tilth.grammar.statements import (
 )
 from tilth.grammar.text.script import ranges
 from tilth.grammar.text.tokens import Token, TokenKind, name_value, words_of
-from tilth.migration.checks import check
-from tilth.migration.clickhouse import translate_table
+from tilth.migration.checks import check, spark_defaults
+from tilth.migration.clickhouse import check_partition_words, translate_table
 from tilth.migration.draft import Draft, RefusedError, is_word, shown
 from tilth.migration.kudu import read_kudu_table
 from tilth.migration.lake import read_lake_table
@@ -50,6 +53,16 @@ _OF_CLICKHOUSE = (ForeignSystem.CLICKHOUSE, ForeignSystem.BYCONITY)
 CLICKHOUSE_SETTINGS = (("data_type_default_nullable", "0"), ("dialect", "clickhouse"))
 #: Operations of ALTER that declare something, and change no rows.
 _DECLARING = (AddColumn, ModifyColumn, DescribeColumn, RenameColumn, ModifySetting, ModifyTtl)
+#: Operations without which a table has other columns.
+_OF_COLUMNS = (*_DECLARING, DropColumn)
+#: Settings of a session by which definitions mean something else.
+_OF_DEFINITIONS = re.compile(
+    r"\b(data_type_default_nullable|default_table_engine|dialect(_type)?|session_timezone"
+    r"|spark\.sql\.(timestampType|session\.timeZone)|time\s+zone)\b",
+    re.IGNORECASE,
+)
+#: First words of statements that are not run, and without which names are others.
+_RENAMING = ("RENAME", "EXCHANGE")
 #: First words of statements that create nothing.
 _SKIPPED = {
     **dict.fromkeys(("INSERT", "UPSERT"), "rows are loaded apart from definitions: tilth sql -f FILE"),
@@ -60,8 +73,10 @@ _SKIPPED = {
     **dict.fromkeys(
         ("OPTIMIZE", "SYSTEM", "KILL", "COMPUTE", "INVALIDATE", "REFRESH", "ANALYZE", "MSCK"), "it runs once"
     ),
-    "SET": "settings of a session; those that definitions need are set by import-ddl",
+    "SET": "settings of a session; those of ClickHouse's own defaults are set by import-ddl",
 }
+#: Beginnings of the engines that take a block of rows once.
+_REPLICATED = ("replicated", "shared")
 #: Clauses of a view's definition about accounts, by their first word.
 _ACCOUNT_CLAUSES = ("DEFINER", "SQL")
 
@@ -113,7 +128,8 @@ def _unreadable(error: SqlSyntaxError, source: ForeignSystem) -> Translated:
 def _translated(draft: Draft, given: ForeignSystem | None, script: _Script) -> Translated:
     tokens = draft.tokens
     found = _source_of(tokens)
-    source = given or found or script.last
+    # The words of the statement say more than the name of the script: ByConity has ClickHouse's engines, too.
+    source = found or given or script.last
     script.last = source
     statement: str | None = None
     try:
@@ -161,6 +177,12 @@ def _source_of(tokens: Sequence[Token]) -> ForeignSystem | None:
     return None
 
 
+def _engine(tokens: Sequence[Token]) -> str:
+    """Name of the engine as it is written; empty: there is none."""
+    behind = (at for at in range(2, len(tokens)) if tokens[at - 1].text == "=" and is_word(tokens[at - 2], "ENGINE"))
+    return next((tokens[at].text for at in behind), "")
+
+
 def _described(tokens: Sequence[Token]) -> str:
     """First words of the statement and the name behind them."""
     words: list[str] = []
@@ -194,11 +216,22 @@ def _verdict(draft: Draft, source: ForeignSystem, script: _Script) -> tuple[Stat
     tokens = draft.tokens
     first = tokens[0].text.upper() if tokens[0].kind is TokenKind.WORD else ""
     if first in _SKIPPED:
-        draft.find(Difference.NOTE, 0, f"{first} is not run", _SKIPPED[first])
+        _find_skipped(draft, first)
         return StatementVerdict.SKIPPED, None
     if source not in _OF_CLICKHOUSE and _creates_table(tokens):
         return _rewritten(draft, source, script)
     return _kept(draft, source, script)
+
+
+def _find_skipped(draft: Draft, first: str) -> None:
+    found = _OF_DEFINITIONS.search(draft.text) if first == "SET" else None
+    if found is not None:
+        why = "it changes what definitions mean, and those behind it are read without it"
+        instead = "write in each definition what the setting stood for, as NULL or a zone"
+        draft.find(Difference.LEFT_OUT, 0, f"SET {shown(found[0])} is not run", why, instead)
+        return
+    kind = Difference.LEFT_OUT if first in _RENAMING else Difference.NOTE
+    draft.find(kind, 0, f"{first} is not run", _SKIPPED[first])
 
 
 def _creates_table(tokens: Sequence[Token]) -> bool:
@@ -255,17 +288,22 @@ def _admitted(
     verdict = StatementVerdict.CHANGED if draft.is_changed else StatementVerdict.UNCHANGED
     match statement:
         case CreateTable():
+            if statement.partition_by and source in _OF_CLICKHOUSE:
+                check_partition_words(draft, is_keyed=bool(statement.unique_key))
             _find_meanings(draft, statement, source)
             script.engines[_key(statement.name)] = statement.engine
         case CreateView():
             _check_view(draft, statement, script)
         case AlterTable(operations=operations) if not all(isinstance(each, _DECLARING) for each in operations):
-            draft.find(Difference.NOTE, 0, "ALTER TABLE is not run", "it changes or drops rows: run it yourself")
+            kind = Difference.LEFT_OUT if any(isinstance(each, _OF_COLUMNS) for each in operations) else Difference.NOTE
+            draft.find(kind, 0, "ALTER TABLE is not run", "it changes or drops rows: run it yourself")
             return StatementVerdict.SKIPPED, None
         case AlterTable(operations=operations):
             columns = [each.column for each in operations if isinstance(each, AddColumn | ModifyColumn)]
             for meaning in meanings_of_columns(columns, source):
                 draft.find(meaning.kind, 0, meaning.what, meaning.why, meaning.instead)
+            if source in _OF_CLICKHOUSE:
+                _find_spark_defaults(draft, columns)
         case CreateDatabase() | UseDatabase() | CreateWarehouse() | CreateStorage():
             pass
         case _:
@@ -279,6 +317,19 @@ def _find_meanings(draft: Draft, table: CreateTable, source: ForeignSystem) -> N
         draft.find(each.kind, _position(draft, each.column), each.what, each.why, each.instead)
     for notice in settings_without_effect(name for name, _ in table.settings):
         draft.find(Difference.NOTE, 0, notice)
+    if source in _OF_CLICKHOUSE:
+        _find_spark_defaults(draft, table.columns)
+    if not table.unique_key and _engine(draft.tokens).lower().startswith(_REPLICATED):
+        what = "an INSERT that is sent again adds its rows again"
+        why = "elsewhere the same block of rows is taken once, within replicated_deduplication_window"
+        draft.find(Difference.DIFFERS, 0, what, why, "SETTINGS insertion_label = '..' at the INSERT")
+
+
+def _find_spark_defaults(draft: Draft, columns: Sequence[ColumnSpec]) -> None:
+    for name, default in spark_defaults(columns):
+        what = f"DEFAULT {shown(default)} of column {shown(name)} is computed by Spark's functions"
+        why = "it names no column; ClickHouse's functions of these names may give another value"
+        draft.find(Difference.DIFFERS, _position(draft, name), what, why, "write the value")
 
 
 def _position(draft: Draft, column: str) -> int:

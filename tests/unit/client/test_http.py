@@ -85,6 +85,15 @@ def test_rows_in(connection: Connection, rooms: FakeRooms) -> None:
     assert rooms.calls[1][:3] == ("insert_arrow", "my db", "größe")
 
 
+def test_rows_go_in_with_the_settings_of_the_connection_and_of_the_call(
+    connection: Connection, rooms: FakeRooms
+) -> None:
+    connection.settings["max_insert_bytes"] = "9"
+    connection.insert("orders", pa.table({"a": [1]}), {"insertion_label": "orders-1"})
+    expected = {"max_insert_bytes": "9", "insertion_label": "orders-1"}
+    assert rooms.calls == [("insert_arrow", "shop", "orders", [{"a": 1}], expected)]
+
+
 def test_snapshots_health_and_metrics(connection: Connection, rooms: FakeRooms) -> None:
     snapshot, lease, root = connection.pin("shop", "orders", None)
     connection.renew(lease.id)

@@ -127,6 +127,25 @@ def test_without_a_mark_the_statement_is_of_the_system_that_was_said() -> None:
     assert one("CREATE TABLE t (a INT) PARTITIONED BY (a)").verdict is StatementVerdict.REFUSED
 
 
+def test_replacing_in_a_script_of_byconity_is_reported_as_well() -> None:
+    translated = one("CREATE TABLE t (a Int8) ENGINE = ReplacingMergeTree ORDER BY a", ForeignSystem.BYCONITY)
+    assert [each[:14] for each in found(translated, Difference.DIFFERS)] == ["UNIQUE KEY (a)"]
+
+
+def test_a_key_that_is_unique_in_the_table_is_not_said_to_be_one_of_its_partition() -> None:
+    text = "CREATE TABLE t (a Int8, d Date) ENGINE = CnchMergeTree PARTITION BY d ORDER BY a UNIQUE KEY a SETTINGS "
+    said = "a key is unique within its partition"
+    assert said in found(one(f"{text}partition_level_unique_keys = 1"), Difference.NOTE)
+    assert said not in found(one(f"{text}partition_level_unique_keys = 0"), Difference.NOTE)
+
+
+def test_a_script_whose_settings_change_definitions_is_not_the_same() -> None:
+    table = "CREATE TABLE t (a Int8) ENGINE = MergeTree ORDER BY tuple()"
+    for setting in ("data_type_default_nullable = 1", "`dialect_type` = 'MYSQL'", "TIME ZONE 'Asia/Tokyo'"):
+        assert not translate_script(f"SET {setting}; {table}").is_same, setting
+    assert translate_script(f"SET max_threads = 1; {table}").is_same
+
+
 def test_a_table_of_very_many_columns() -> None:
     columns = ",\n".join(f"c{number} IPv4 CODEC(ZSTD(1)) TTL at + INTERVAL 1 DAY" for number in range(COLUMNS))
     translated = one(f"CREATE TABLE wide (at DateTime,\n{columns}) ENGINE = MergeTree ORDER BY at")
