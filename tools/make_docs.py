@@ -45,7 +45,7 @@ from tilth.clickhouse.dialect_words import (
 from tilth.clickhouse.functions.functions import TABLE_FUNCTIONS
 from tilth.clickhouse.functions.functions import functions as clickhouse_functions
 from tilth.client.cli.main import app as command_line
-from tilth.client.exit_codes import CANCELLED, EXIT_CODES, OUTPUT_CLOSED
+from tilth.client.exit_codes import CANCELLED, EXIT_CODES, GOOD, OUTPUT_CLOSED, WRONG_COMMAND_LINE
 from tilth.client.settings import SERVE_SETTINGS
 from tilth.formats import FORMATS, cell_values
 from tilth.ingest import library
@@ -405,7 +405,8 @@ def _cli_page() -> Iterator[str]:
     yield from (*_SHELL, "", "## Exit codes of tilth sql", "")
     yield "A script stops at its first error; the exit code says of which [kind](errors.md#kinds) that was:"
     yield ""
-    codes = [("0", "", "All went well."), ("2", "", "The command line was wrong; nothing was sent.")]
+    codes = [(f"{GOOD}", "", "All went well.")]
+    codes += [(f"{WRONG_COMMAND_LINE}", "", "The command line was wrong; nothing was sent.")]
     codes += [(f"{code}", f"`{kind.value}`", comment_above(ErrorKind, kind.name)) for kind, code in EXIT_CODES.items()]
     codes += [(f"{CANCELLED}", "", "Ctrl-C cancelled it.")]
     yield from _table(("exit code", "kind", "what it means"), sorted(codes, key=lambda row: int(row[0])))

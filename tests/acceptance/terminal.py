@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -39,6 +40,8 @@ class Terminal:
         )
         os.close(second)
         self.raw = ""
+        # A character may come in two pieces.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._at = 0
 
     @property
@@ -84,7 +87,7 @@ class Terminal:
             if not piece:
                 assert until_closed, f"the shell ended before {wanted!r}: {self.text!r}"
                 return
-            self.raw += piece.decode("utf-8", "replace")
+            self.raw += self._decoder.decode(piece)
 
 
 @contextmanager

@@ -264,6 +264,9 @@ def test_status_by_exit_code(server: HttpServer, rooms: FakeRooms) -> None:
     rooms.health = Health(status="degraded", version="0", server="s", components={"spark": "gone"})
     result = tilth("status", "--url", server.url)
     assert (result.returncode, "spark: gone" in result.stdout) == (1, True)
+    rooms.health = Health(status="degraded", version="0", server="s", components={"spark": "no \x1b[2Jjava"})
+    result = tilth("status", "--url", server.url)
+    assert (result.returncode, "spark: no \\x1b[2Jjava" in result.stdout) == (1, True)
 
 
 def answered(server: HttpServer, *lines: str, body: str = "DROP TABLE t") -> str:

@@ -28,6 +28,7 @@ SECRET = [
 PLAIN = [
     "SELECT count(*) FROM t WHERE k = 'one'",
     "SELECT token, password FROM accounts ORDER BY token",
+    "SELECT token FROM accounts;\n",
     "INSERT INTO t VALUES (1, 'one')",
     "CREATE TABLE t (a Int64, remote_id Int64) ENGINE = MergeTree ORDER BY a",
     "SHOW TABLES",
@@ -44,6 +45,13 @@ def test_secrets_of_every_kind(text: str) -> None:
 @pytest.mark.parametrize("text", PLAIN)
 def test_statements_without_any_are_kept(text: str) -> None:
     assert not may_hold_secret(text)
+
+
+def test_each_statement_of_a_line_counts() -> None:
+    """They are sent one by one, and kept as they were typed."""
+    second = "CREATE USER u IDENTIFIED BY 'hunter2';"
+    assert redacted(second).secrets
+    assert may_hold_secret(f"SELECT 1; {second}")
 
 
 @settings(max_examples=examples(200))

@@ -54,7 +54,9 @@ def require(modules: Iterable[str], *, extra: str, purpose: str) -> None:
 
 def _is_there(module: str) -> bool:
     try:
-        return find_spec(module) is not None
+        found = find_spec(module)
+        # A folder of the same name, as below the current one, is a package without a file.
+        return found is not None and found.origin is not None
     except ModuleNotFoundError:
         # The package that it would be in.
         return False

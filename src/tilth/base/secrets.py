@@ -1,7 +1,7 @@
 """Secrets in messages: replaced by a placeholder, whole or quoted in part. Pure.
 
-Covers: the placeholder, and replacing known secrets in a text. Does not cover: log lines (logs.py), which settings are
-secrets (each room's `settings.py`), where they are stored (tilth.catalog).
+Covers: the placeholder, words in names of secrets, replacing known secrets in a text. Does not cover: log lines
+(logs.py), which settings are secrets (each room's `settings.py`), where they are stored (tilth.catalog).
 Always holds: a quote of the beginning of a secret is replaced as far as it matches, so that a message that cuts a
 secret off shows no part of it.
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+#: Pattern of words in the names of secrets, whatever their case.
+SECRET_WORDS = r"pass?w|passphrase|secret|token|private.?key|access.?key|key\.pem|credential"
 #: Shown instead of a secret.
 HIDDEN = "[HIDDEN]"
 #: Number of characters by which the beginning of a secret is recognized.

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tilth.base.errors import TilthError
+from tilth.client.settings import READING
 
 if TYPE_CHECKING:
     from tilth.client.http import Connection
 
 ROWS_MAX = 500
-TEXT_BYTES_MAX = 4 << 20
+TEXT_CHARACTERS_MAX = 4 << 20
 #: Statements without an answer in time, after which no more are sent to the server.
 SILENT_MAX = 2
-_READ_ONLY = {"readonly": "1", "log_queries": "0", "max_execution_time": "10"}
+_READ_ONLY = {**READING, "max_execution_time": "10"}
 
 #: Columns of system tables; `*` where none of them may have something of a user's rows.
 TABLES: dict[str, str] = {
@@ -120,8 +121,8 @@ def _json(value: Any) -> str:
 
 
 def cleaned(entries: list[BundleEntry], clean: Callable[[str], str]) -> list[BundleEntry]:
-    """Return the entries without secrets and cut off at `TEXT_BYTES_MAX`; `clean` removes secrets."""
-    return [BundleEntry(each.name, clean(each.text)[:TEXT_BYTES_MAX]) for each in entries]
+    """Return the entries without secrets and cut off at `TEXT_CHARACTERS_MAX`; `clean` removes secrets."""
+    return [BundleEntry(each.name, clean(each.text)[:TEXT_CHARACTERS_MAX]) for each in entries]
 
 
 def write_archive(path: str, entries: list[BundleEntry], *, at: int) -> None:
@@ -130,9 +131,14 @@ def write_archive(path: str, entries: list[BundleEntry], *, at: int) -> None:
     `at`: time of the files, in seconds since 1970.
     """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(number, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for each in entries:
-            data = each.text.encode("utf-8", "replace")
-            info = tarfile.TarInfo(f"tilth-bundle/{each.name}")
-            info.size, info.mtime, info.mode = len(data), at, 0o600
-            archive.addfile(info, io.BytesIO(data))
+    try:
+        with os.fdopen(number, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for each in entries:
+                data = each.text.encode("utf-8", "replace")
+                info = tarfile.TarInfo(f"tilth-bundle/{each.name}")
+                info.size, info.mtime, info.mode = len(data), at, 0o600
+                archive.addfile(info, io.BytesIO(data))
+    except OSError:
+        # The disk is full: no half of an archive stays.
+        os.unlink(path)
+        raise

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX = 5.0
 READY_POLL_SECONDS = 0.05
 ARROW = "application/vnd.apache.arrow.stream"
+LOST_HINT = "check the table, or system.query_log, before you send it again"
 CHECK_HINT = "check that `tilth serve` runs and that this is its address"
 
 
@@ -104,8 +105,10 @@ class Rows:
     """The rows of an answer that is still coming in, as Arrow batches, once."""
 
     def __init__(self, reply: Reply) -> None:
-        self._reader = pa.ipc.open_stream(_Source(reply.pieces))
+        """Raises AnswerLostError if the answer is no Arrow; iterating does, too, if it was cut off."""
         self._summary = reply.summary
+        with _whole(reply.summary.query_id):
+            self._reader = pa.ipc.open_stream(_Source(reply.pieces))
         self._count = 0
 
     @property
@@ -118,7 +121,11 @@ class Rows:
         return msgspec.structs.replace(self._summary, rows=self._count)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._reader:
+        while True:
+            with _whole(self._summary.query_id):
+                batch = next(self._reader, None)
+            if batch is None:
+                return
             self._count += batch.num_rows
             yield batch
 
@@ -256,7 +263,7 @@ class Connection:
             # A call of its own: a query through `sql` would query its own failure if it breaks off, too.
             content = self._call("POST", "/v1/sql", content=question.encode(), headers={"Accept": ARROW}).content
             found = Result(table_of(content), Summary(query_id="", elapsed_ms=0.0, rows=0)).rows
-        except (TilthError, pa.ArrowInvalid):
+        except TilthError:
             return lost
         if not found:
             return lost
@@ -407,11 +414,9 @@ class Connection:
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.PoolTimeout) as error:
             raise ServerUnreachableError(url=self.url, reason=error, hint=CHECK_HINT) from error
         except httpx.TimeoutException as error:
-            hint = "check the table, or system.query_log, before you send it again"
-            raise AnswerLostError("the Tilth server did not answer in time", url=self.url, hint=hint) from error
+            raise AnswerLostError("the Tilth server did not answer in time", url=self.url, hint=LOST_HINT) from error
         except httpx.HTTPError as error:
-            hint = "check the table, or system.query_log, before you send it again"
-            raise AnswerLostError(url=self.url, reason=error, hint=hint) from error
+            raise AnswerLostError(url=self.url, reason=error, hint=LOST_HINT) from error
 
 
 def _check_url(url: str) -> None:
@@ -439,5 +444,15 @@ def _segment(name: str) -> str:
 
 
 def table_of(body: bytes) -> pa.Table:
-    with pa.ipc.open_stream(io.BytesIO(body)) as reader:
+    """Read a whole answer. Raises AnswerLostError where it is no Arrow, or not whole."""
+    with _whole(), pa.ipc.open_stream(io.BytesIO(body)) as reader:
         return reader.read_all()
+
+
+@contextmanager
+def _whole(query_id: str = "") -> Iterator[None]:
+    """Convert errors of Arrow, as where a proxy has cut an answer off without an error of the network."""
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        raise AnswerLostError("the answer broke off", query_id=query_id, reason=error, hint=LOST_HINT) from error

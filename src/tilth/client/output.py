@@ -1,4 +1,4 @@
-"""A result for people: a table that fits the screen, and times and counts in words.
+"""Output for people: the console, notices, errors. Rows are in rows.py.
 
 Tests: tests/unit/client/cli/test_shell.py.
 """

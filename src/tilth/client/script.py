@@ -81,6 +81,11 @@ def pieces(text: str) -> Iterator[Piece]:
         position = end
 
 
+def first_word(text: str) -> str:
+    """Return the first word in capitals; empty: there is none."""
+    return next((piece.text.upper() for piece in pieces(text) if piece.kind is PieceKind.WORD), "")
+
+
 def cut(text: str) -> tuple[list[ScriptStatement], str]:
     """The statements that have ended, and the one that has not, as far as it goes.
 

@@ -1,7 +1,8 @@
 """Statements that may hold a password or a key, and so stay out of the shell's history file. Pure.
 
 Covers: names that sound like secrets with a value behind them, functions and engines that take credentials, users and
-keys in addresses. Does not cover: which settings are secrets: only the server knows them (query/language/redact.py).
+keys in addresses. Does not cover: which settings are secrets, and where they end: only the server knows that
+(query/language/redact.py), whose modules a client does not import.
 Always holds: a statement in which the server finds a secret is one here; others may be, too.
 
 Tests: tests/property/test_secrets_of_shell.py.
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 import re
 
-_NAME = r"(?:pass?w|passphrase|secret|token|private.?key|access.?key|key\.pem|credential|sasl|librdkafka|identified)"
+from tilth.base.secrets import SECRET_WORDS
+
+_NAME = rf"(?:{SECRET_WORDS}|sasl|librdkafka|identified)"
 #: Names that count in a statement that sets something; in a query they need a value behind them.
 _NAMED = re.compile(_NAME, re.IGNORECASE)
 _NAMED_WITH_VALUE = re.compile(rf"""{_NAME}[\w.-]*\\?[`"']?\s*(?:[:=>'"]|--|/\*)""", re.IGNORECASE)
@@ -35,5 +38,7 @@ _READING = re.compile(
 
 def may_hold_secret(text: str) -> bool:
     """True if the text may hold a password or a key."""
-    named = _NAMED_WITH_VALUE if _READING.match(text) else _NAMED
+    # The first of several statements says nothing of the others.
+    is_query = _READING.match(text) is not None and ";" not in text.rstrip("; \n")
+    named = _NAMED_WITH_VALUE if is_query else _NAMED
     return any(pattern.search(text) for pattern in (named, _HOLDER, _IN_ADDRESS))

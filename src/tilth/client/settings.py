@@ -1,4 +1,6 @@
-"""Settings of the command `tilth serve`, which are options of their own and no settings of a node."""
+"""Settings of the command `tilth serve`, which are options of their own and no settings of a node, and values
+of commands that call a server.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ from tilth.base.settings import TEXT, SettingCheck, SettingGroup, serve_setting,
 DEFAULT_URL = "http://127.0.0.1:7411"
 #: Environment variable with the server's address, or with several of them.
 URL_VARIABLE = "TILTH_URL"
+#: Settings of statements that a command sends by itself: they change nothing, and have no line in the query log.
+READING = {"readonly": "1", "log_queries": "0"}
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

@@ -8,7 +8,7 @@ Always holds: characters that a terminal would obey are shown, not sent; a frame
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -227,6 +227,13 @@ def sorted_rows(rows: Sequence[Row], column: int | None) -> list[Row]:
         return list(rows)
     there = [row for row in rows if row[column] is not None]
     return sorted(there, key=lambda row: row[column], reverse=True) + [row for row in rows if row[column] is None]
+
+
+def bounded(view: TopView, answers: TopAnswers, *, height: int) -> TopView:
+    """Return the view with its first row no later than the last rows need, so that `up` has an effect at once."""
+    found = answers.rows.get(view.section, ())
+    count = 0 if isinstance(found, str) else len(found)
+    return replace(view, first=min(view.first, max(0, count - _rooms(answers, view, height)[view.section])))
 
 
 def frame(answers: TopAnswers, view: TopView, *, width: int, height: int | None) -> RenderableType:

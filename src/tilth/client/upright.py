@@ -20,7 +20,7 @@ VALUE_CHARACTERS_MAX = 4_000
 VALUE_LINES_MAX = 60
 #: A value has so many columns of the terminal at least; names give way.
 _VALUE_WIDTH_MIN = 10
-#: Width where there is no screen: lines are not folded.
+#: Longest line above a row.
 _HEADER_WIDTH = 72
 
 
@@ -34,10 +34,11 @@ def upright(console: Console, names: Sequence[str], rows: Sequence[Sequence[str 
     for number, row in enumerate(rows, start=1):
         header = f"{line * 2} row {number:,} "
         rule = header + line * max(0, min(width, _HEADER_WIDTH) - cell_len(header))
-        console.print(Text(rule[:width], style="dim"), soft_wrap=True)
+        lines = [Text(rule[:width], style="dim")]
         for name, value in zip(shown, row, strict=True):
-            for text in _lines(name, value if not is_cut else _cut(value), bar=bar, name_width=name_width, width=width):
-                console.print(text, soft_wrap=True)
+            lines += _lines(name, _cut(value) if is_cut else value, bar=bar, name_width=name_width, width=width)
+        # Printing costs more than the lines do.
+        console.print(Text("\n").join(lines), soft_wrap=True)
 
 
 def _lines(name: str, value: str | None, *, bar: str, name_width: int, width: int) -> Iterator[Text]:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 from tilth.base.errors import TilthError
 from tilth.base.secret_source import REFERENCE, read_secret
-from tilth.base.secrets import HIDDEN, without_secrets
+from tilth.base.secrets import HIDDEN, SECRET_WORDS, without_secrets
 
 #: Names of variables and settings whose values are secrets.
-_SECRET_NAME = re.compile(r"pass?w|passphrase|secret|token|private.?key|access.?key|credential", re.IGNORECASE)
+_SECRET_NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
 #: A user and a password before a host; the password may have an @.
 _IN_ADDRESS = re.compile(r"""(://[^\s/:@]*:)[^\s/@]+@(?:[^\s/@"',]+@)*""")
 #: Headers with credentials.

@@ -6,6 +6,7 @@ each takes half a second.
 
 from __future__ import annotations
 
+import importlib
 import io
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import tilth
+from tests.codes import WithCode
 from tilth.base.errors import ErrorKind, UnavailableError
 from tilth.base.installed import SERVER_MODULES, require, require_server
 from tilth.model.wire import Health, Summary
@@ -147,6 +149,17 @@ def test_what_is_missing_is_named_with_the_way_to_install_it() -> None:
     assert (refused.value.kind, refused.value.code) == (ErrorKind.UNAVAILABLE, "NOT_INSTALLED")
     assert refused.value.facts == {"needed_by": "this test", "missing": "no_such_library, nor_this"}
     assert refused.value.hint == "pip install 'tilth[server]'"
+
+
+def test_a_folder_of_the_name_of_a_library_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "no_such_library"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnavailableError, check=WithCode("NOT_INSTALLED"), match="missing=no_such_library"):
+        require((folder.name,), extra="server", purpose="this test")
+    (folder / "__init__.py").touch()
+    importlib.invalidate_caches()
+    require((folder.name,), extra="server", purpose="this test")
 
 
 def test_the_command_line_starts_without_the_libraries_of_a_server(libraries: Path) -> None:

@@ -70,3 +70,14 @@ def test_the_archive_is_new_private_and_whole(tmp_path: Path) -> None:
         }
     with pytest.raises(FileExistsError):
         write_archive(str(path), entries, at=0)
+    assert path.exists()
+
+
+def test_a_full_disk_leaves_no_half_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_archive(str(tmp_path / "b.tar.gz"), [BundleEntry("a", "x")], at=0)
+    assert list(tmp_path.iterdir()) == []

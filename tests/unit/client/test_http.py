@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 
 import httpx
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -14,7 +16,8 @@ from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, UnavailableError, page_of
 from tilth.client import AnswerLostError, Connection, ServerError, ServerUnreachableError
 from tilth.client.errors import BadUrlError
-from tilth.model.wire import ErrorAnswer, ErrorBody
+from tilth.client.http import ARROW
+from tilth.model.wire import ErrorAnswer, ErrorBody, Summary
 from tilth.query.results.answer import Answer
 from tilth.server import build_app
 
@@ -164,6 +167,22 @@ def test_somebody_else_there(response: httpx.Response) -> None:
         answering(response).sql("SELECT 1")
     with pytest.raises(UnavailableError, check=WithCode("NOT_A_TILTH_SERVER"), match="url="):
         answering(response).health()
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, 1000, 50_000, -3])
+def test_an_answer_that_ends_too_early_without_an_error_of_the_network(size: int) -> None:
+    sink = io.BytesIO()
+    table = pa.table({"a": range(10_000)})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    summary = msgspec.json.encode(Summary(query_id="q7", elapsed_ms=1.0, rows=-1)).decode()
+    headers = {"Content-Type": ARROW, "X-Tilth-Summary": summary}
+    response = httpx.Response(200, content=sink.getvalue()[:size], headers=headers)
+    with pytest.raises(AnswerLostError, match="the answer broke off: query_id=q7") as raised:
+        answering(response).sql("SELECT a FROM t")
+    assert "before you send it again" in raised.value.hint
+    with pytest.raises(AnswerLostError, match="the answer broke off"):
+        answering(response).insert("t", table)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://[::1", "http://x:port"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilth.client.script import ScriptStatement, cut, pieces, statements
+from tilth.client.script import ScriptStatement, cut, first_word, pieces, statements
 
 
 def texts(ended: list[ScriptStatement]) -> list[str]:
@@ -110,3 +110,8 @@ def test_a_statement_may_end_upright(text: str, expected: list[tuple[str, bool]]
 @given(st.text(alphabet="aG1 ;'\"`\\-/*\n(", max_size=30))
 def test_pieces_are_all_of_the_text(text: str) -> None:
     assert "".join(piece.text for piece in pieces(text)) == text
+
+
+def test_the_first_word_stands_behind_comments_and_brackets() -> None:
+    assert first_word("-- SELECT\n/* ALTER */ (select 1)") == "SELECT"
+    assert first_word("'a' 1 ;") == ""

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.alarm_world import AlarmWorld
-from tilth.client.top import ROWS_MAX, SECTIONS, Row, TopAnswers, TopView, frame, sorted_rows
+from tilth.client.top import ROWS_MAX, SECTIONS, Row, TopAnswers, TopView, bounded, frame, sorted_rows
 
 ALARM: Row = ("critical", "the disk is full", 90.0, "make room", "a")
 CONSUMERS: list[Row] = [
@@ -65,6 +65,15 @@ def test_the_chosen_section_has_the_room() -> None:
     assert "11 to 20 of 50" in drawn(TopAnswers(url="u", rows={0: [ALARM] * 50}), TopView(first=10), height=25)
     full = TopAnswers(url="u", rows={0: [ALARM] * ROWS_MAX})
     assert f"of {ROWS_MAX} or more" in drawn(full, TopView(), height=25)
+
+
+def test_nobody_scrolls_beyond_the_last_rows() -> None:
+    many = TopAnswers(url="u", rows={0: [ALARM] * 50, 1: "no such column"})
+    assert bounded(TopView(first=5), many, height=25) == TopView(first=5)
+    assert bounded(TopView(first=60), many, height=25) == TopView(first=40)
+    assert bounded(TopView(first=60), many, height=100) == TopView()
+    assert bounded(TopView(section=1, first=1), many, height=25) == TopView(section=1)
+    assert bounded(TopView(section=2, first=1), many, height=25) == TopView(section=2)
 
 
 def test_rows_are_sorted_greatest_first_and_empty_cells_are_last() -> None:

@@ -51,6 +51,7 @@ def test_a_key_of_several_lines_is_found_in_json(tmp_path: Path) -> None:
         ("error: correct horse is wrong, correct hors", "error: [HIDDEN] is wrong, [HIDDEN]"),
         ("reason=x sasl.password=hunter2", "reason=x sasl.password=[HIDDEN]"),
         ('{"kafka_sasl_password":"hunter2","a":1}', '{"kafka_sasl_password":\'[HIDDEN]\',"a":1}'),
+        ("ssl.key.pem=MIIhunter2 a=1", "ssl.key.pem=[HIDDEN] a=1"),
         ("GET http://joe:hunter2@host/x", "GET http://[HIDDEN]@host/x"),
         ("GET http://joe:hun@ter2@host/x?a=b@c", "GET http://[HIDDEN]@host/x?a=b@c"),
         ("authorization: Bearer abcdefghijkl", "authorization: Bearer [HIDDEN]"),

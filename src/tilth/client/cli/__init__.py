@@ -1,4 +1,5 @@
-"""The `tilth` command: `serve` runs a node, `sql` is a shell, `status` shows the state of a server.
+"""The `tilth` command: a module for each of its commands.
 
-Covers: arguments, the shell, exit codes. Does not cover: the calls themselves (client/http.py).
+Covers: arguments, what is printed, exit codes. Does not cover: the calls themselves (client/http.py), the shell
+(client/shell). See also: docs/reference/cli.md.
 """

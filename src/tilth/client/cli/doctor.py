@@ -199,7 +199,7 @@ def show_report(console: Console, report: DoctorReport) -> None:
         mark = (f"{each.grade:<7}", _STYLES[each.grade])
         console.print(Text.assemble(mark, f"  {each.check:<{width}}  {printable(each.sentence)}"), soft_wrap=True)
         if each.since:
-            console.print(Text(f"{indent}since: {each.since}"), soft_wrap=True)
+            console.print(Text(f"{indent}since: {printable(each.since)}"), soft_wrap=True)
         if each.todo:
             console.print(Text.assemble(indent, ("what to do: ", "bold"), printable(each.todo)), soft_wrap=True)
         if each.page:

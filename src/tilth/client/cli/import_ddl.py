@@ -9,7 +9,6 @@ failed, and the answer says which ran; none at all is sent where one is refused,
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -24,7 +23,9 @@ from rich.text import Text
 from tilth.base.errors import InvalidInputError, TilthError, UnknownOutcomeError
 from tilth.base.installed import require_server
 from tilth.client.output import console_of, show_error
+from tilth.client.printable import printable_lines
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
+from tilth.client.shell.relations import used_database
 
 if TYPE_CHECKING:
     from tilth.client.http import Connection
@@ -37,8 +38,6 @@ _BYTES_MAX = 64 << 20
 #: Lines of a statement that a person sees; the script and JSON have all of them.
 _LINES_SHOWN_MAX = 40
 _CHARACTERS_SHOWN_MAX = 200
-#: Characters that would move a terminal's cursor or change its colours.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class DdlOrigin(StrEnum):
@@ -191,17 +190,12 @@ def _run(connection: Connection, translated: Translated) -> Sent:
         return replace(sent, fate=Fate.UNKNOWN, error=_sentence(error))
     except TilthError as error:
         return replace(sent, fate=Fate.FAILED, error=_sentence(error))
-    used = _USE.fullmatch(translated.statement)
-    if used is not None:
-        connection.database = used[2] or used[1].replace("``", "`")
+    connection.database = used_database(translated.statement) or connection.database
     return sent
 
 
 def _sentence(error: TilthError) -> str:
     return f"{error.code} {error.message}{f'; what to do: {error.hint}' if error.hint else ''}"
-
-
-_USE = re.compile(r"\s*USE\s+(?:`((?:[^`]|``)+)`|(\w+))\s*;?\s*", re.IGNORECASE)
 
 
 # Printing
@@ -243,14 +237,14 @@ def _write(file: Path, text: str) -> None:
 
 def _show(console: Console, report: DdlReport) -> None:
     for each in report.statements:
-        heading = f"line {each.line}  {_plain(each.what)}  ({each.source.value})  {each.verdict.value}"
+        heading = f"line {each.line}  {printable_lines(each.what)}  ({each.source.value})  {each.verdict.value}"
         console.print(Text(heading, style="bold"), soft_wrap=True)
         for finding in each.findings:
             texts = [f"{finding.kind.value}: {finding.what}", finding.why]
-            sentence = " - ".join(_plain(text) for text in texts if text)
+            sentence = " - ".join(printable_lines(text) for text in texts if text)
             console.print(Text(f"  line {finding.line}  {sentence}"), soft_wrap=True)
             if finding.instead:
-                console.print(Text(f"    what to do: {_plain(finding.instead)}"), soft_wrap=True)
+                console.print(Text(f"    what to do: {printable_lines(finding.instead)}"), soft_wrap=True)
         if each.statement is not None and each.statement and each.verdict.value == "changed":
             _show_statement(console, each.statement)
     if any(each.settings for each in report.statements):
@@ -266,20 +260,17 @@ def _show_statement(console: Console, statement: str) -> None:
     lines = statement.splitlines()
     for line in lines[:_LINES_SHOWN_MAX]:
         cut = line if len(line) <= _CHARACTERS_SHOWN_MAX else f"{line[:_CHARACTERS_SHOWN_MAX]}.."
-        console.print(Text(f"  | {_plain(cut)}"), soft_wrap=True)
+        console.print(Text(f"  | {printable_lines(cut)}"), soft_wrap=True)
     if len(lines) > _LINES_SHOWN_MAX:
         console.print(Text(f"  | .. {len(lines) - _LINES_SHOWN_MAX} lines more; -o FILE writes all"))
 
 
 def _show_sent(console: Console, sent: tuple[Sent, ...]) -> None:
     for each in sent:
-        error = f": {_plain(each.error)}" if each.error else ""
-        console.print(Text(f"{each.fate.value:<8}  line {each.line}  {_plain(each.what)}{error}"), soft_wrap=True)
+        error = f": {printable_lines(each.error)}" if each.error else ""
+        console.print(
+            Text(f"{each.fate.value:<8}  line {each.line}  {printable_lines(each.what)}{error}"), soft_wrap=True
+        )
     if any(each.fate is Fate.FAILED for each in sent):
         text = "what ran stays: mend the script behind it, and import the rest"
         console.print(Text(text))
-
-
-def _plain(text: str) -> str:
-    """The text without characters that a terminal obeys."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

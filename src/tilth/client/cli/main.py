@@ -5,14 +5,13 @@ Tests: tests/unit/client/cli/test_shell.py.
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
 from tilth.client.cli.bundle import bundle
 from tilth.client.cli.catalog import catalog
-from tilth.client.cli.doctor import doctor
+from tilth.client.cli.doctor import doctor, own_version
 from tilth.client.cli.import_ddl import import_ddl
 from tilth.client.cli.serve import serve
 from tilth.client.cli.sql import sql
@@ -32,11 +31,7 @@ app = typer.Typer(
 def _show_version(is_wanted: bool) -> None:
     if not is_wanted:
         return
-    try:
-        shown = version("tilth")
-    except PackageNotFoundError:
-        shown = "from its sources, not installed"
-    typer.echo(f"tilth {shown}")
+    typer.echo(f"tilth {own_version() or 'from its sources, not installed'}")
     raise typer.Exit
 
 

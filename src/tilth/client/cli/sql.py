@@ -41,7 +41,6 @@ def sql(
 ) -> None:
     """Run statements: in a shell, or with -c, -f or standard input."""
     from tilth.client.http import connect
-    from tilth.client.shell.conversation import converse
 
     if command is not None and file is not None:
         raise typer.BadParameter("give -c or -f, not both")
@@ -55,6 +54,9 @@ def sql(
             elif not sys.stdin.isatty():
                 _run_all(connection, errors, statements(_text(sys.stdin.buffer.read(), "standard input")), output)
             else:
+                # Its libraries are imported for a conversation alone.
+                from tilth.client.shell.conversation import converse
+
                 converse(connection, console_of(), errors, output)
     except TilthError as error:
         show_error(errors, error)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tilth.base.errors import TilthError
 from tilth.client.output import console_of, show_error
+from tilth.client.printable import printable
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 
 ANSWER_SECONDS_MAX = 10.0
@@ -32,11 +33,12 @@ def status(url: Annotated[str, typer.Option(help="The server's address.", envvar
         raise typer.Exit(1) from error
     failed = bool(health.failed_services)
     status = f"{health.status}, background services fail" if failed else health.status
-    console.print(Text(f"{shown_url}: {status} (tilth {health.version}, server {health.server})"))
-    for component, state in health.components.items():
-        console.print(Text(f"  {component}: {state}"))
-    for component, note in health.notes.items():
-        console.print(Text(f"  note: {component}: {note}"))
-    for service, reason in health.failed_services.items():
-        console.print(Text(f"  failed: {service}: {reason}"))
+    lines = [
+        f"{shown_url}: {status} (tilth {health.version}, server {health.server})",
+        *(f"  {component}: {state}" for component, state in health.components.items()),
+        *(f"  note: {component}: {note}" for component, note in health.notes.items()),
+        *(f"  failed: {service}: {reason}" for service, reason in health.failed_services.items()),
+    ]
+    for line in lines:
+        console.print(Text(printable(line)))
     raise typer.Exit(0 if health.status == "ok" and not failed else 1)

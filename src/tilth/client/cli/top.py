@@ -20,8 +20,8 @@ from rich.live import Live
 
 from tilth.base.errors import TilthError
 from tilth.client.output import console_of
-from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
-from tilth.client.top import SECTIONS, Row, TopAnswers, TopSection, TopView, frame
+from tilth.client.settings import DEFAULT_URL, READING, URL_VARIABLE
+from tilth.client.top import SECTIONS, Row, TopAnswers, TopSection, TopView, bounded, frame
 
 if TYPE_CHECKING:
     from tilth.client.http import Connection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ANSWER_SECONDS_MAX = 10.0
 #: Time between two frames while nothing is pressed.
 _FRAME_SECONDS = 0.25
-_READ_ONLY = {"readonly": "1", "log_queries": "0", "max_execution_time": "10"}
+_READ_ONLY = {**READING, "max_execution_time": "10"}
 
 
 def top(
@@ -158,7 +158,7 @@ def _run(connection: Connection, console: Console, first: TopAnswers, every: flo
                     after = after_key(view, key)
                     if after is None:
                         return
-                    view = after
+                    view = bounded(after, reader.answers, height=console.height)
                 reader.pause(view.is_paused)
     except KeyboardInterrupt:
         return

@@ -18,6 +18,7 @@ from tilth.client.shell.meta_commands import COMMANDS, Argument
 from tilth.client.shell.names import Known, Named, Names
 from tilth.client.shell.relations import BEFORE_TABLE, Mentioned, TablePath, is_name, plain, relations
 from tilth.client.shell.words import KEYWORDS, TYPES
+from tilth.model.types import quoted
 
 OPTIONS_MAX = 200
 #: A longer text is not read at each key.
@@ -208,7 +209,7 @@ def _fitting(partial: str, names: Iterable[Named]) -> Iterator[Named]:
 
 def _spelled(name: str, cursor: _Cursor) -> str:
     is_plain = name.isascii() and name.isidentifier() and not cursor.quote
-    return name if is_plain else "`" + name.replace("`", "``") + "`"
+    return name if is_plain else quoted(name)
 
 
 def _of_command(text: str, known: Known, database: str) -> Iterator[Option]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import assert_never
 
 from prompt_toolkit import PromptSession
@@ -27,10 +26,11 @@ from tilth.client.options import OutputFormat
 from tilth.client.output import show_error
 from tilth.client.printable import printable, printable_lines
 from tilth.client.rows import Layout
-from tilth.client.script import PieceKind, ScriptStatement, cut, pieces
+from tilth.client.script import ScriptStatement, cut, first_word
+from tilth.client.settings import READING
 from tilth.client.shell.completion import SqlCompleter
 from tilth.client.shell.editor import edited
-from tilth.client.shell.history import FILE, history_of
+from tilth.client.shell.history import history_of
 from tilth.client.shell.interrupts import Interrupts, Left
 from tilth.client.shell.keys import bindings
 from tilth.client.shell.lexer import STYLE, SqlLexer
@@ -49,7 +49,6 @@ from tilth.client.shell.meta_commands import (
 )
 from tilth.client.shell.names import Names
 from tilth.client.shell.pager import Pager
-from tilth.client.shell.progress import READING
 from tilth.client.shell.run import View, run
 
 _CONTINUED = "   ... "
@@ -82,7 +81,7 @@ class _Conversation:
         self._names = Names(self._clock, connection, changed=self._redraw)
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            history=history_of(Path.home() / FILE),
+            history=history_of(),
             auto_suggest=AutoSuggestFromHistory(),
             completer=SqlCompleter(self._names, lambda: connection.database),
             complete_while_typing=True,
@@ -165,7 +164,7 @@ class _Conversation:
                 Text("cancelled: the server ends the statement, unless it is being committed", style="dim")
             )
             return False
-        if _first_word(statement.text) in _DEFINING:
+        if first_word(statement.text) in _DEFINING:
             self._names.refresh()
         return True
 
@@ -205,7 +204,3 @@ _LAYOUT_WORDS = {
     Layout.GRID: "off",
     Layout.AUTO: "auto, where they are wider than the terminal",
 }
-
-
-def _first_word(text: str) -> str:
-    return next((piece.text.upper() for piece in pieces(text) if piece.kind is PieceKind.WORD), "")

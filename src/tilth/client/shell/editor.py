@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tilth.base.errors import InvalidInputError
+from tilth.client.shell.interrupts import left_to_child
 
 DEFAULT_EDITOR = "vi"
 _HINT = "set EDITOR to the command of an editor that waits, as in EDITOR='code --wait'"
@@ -26,7 +27,9 @@ def edited(text: str, environment: Mapping[str, str] = os.environ) -> str:
         path = Path(folder) / "statement.sql"
         path.write_text(text, encoding="utf-8", errors="replace")
         try:
-            code = subprocess.run([*shlex.split(command), str(path)], check=False).returncode
+            # A Ctrl-C of the user, as in what an editor runs, must not end it with all that was written.
+            with left_to_child():
+                code = subprocess.run([*shlex.split(command), str(path)], check=False).returncode
             reason = f"it ended with {code}" if code else ""
         except (OSError, ValueError) as error:
             reason = str(error)

@@ -1,6 +1,7 @@
 """Ctrl-C in the shell: one ends what runs, two within a second leave.
 
-Covers: counting them, sending one again that has not reached the program. Does not cover: ending a statement (run.py).
+Covers: counting them, sending one again that has not reached the program, leaving them to another program. Does not
+cover: ending a statement (run.py).
 Always holds: none is lost, also between a statement and the prompt behind it: asyncio, which runs the prompt, would
 take it for a cancelled prompt and go on; it does so only where Python's own handler is set.
 """
@@ -11,7 +12,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -41,16 +42,8 @@ class Interrupts:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Count signals inside; each raises KeyboardInterrupt, as ever."""
-        try:
-            before = signal.signal(signal.SIGINT, self._on_signal)
-        except ValueError:
-            # This is not the main thread, which alone gets signals.
+        with _handled_by(self._on_signal):
             yield
-            return
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     def caught(self) -> None:
         """Note a KeyboardInterrupt that was caught. Raises Left at the second within a second."""
@@ -138,3 +131,27 @@ def reaching() -> Iterator[_Resender | None]:
         yield resender
     finally:
         resender.end(before)
+
+
+@contextmanager
+def left_to_child() -> Iterator[None]:
+    """Leave Ctrl-C to a program that has the terminal, such as an editor: it alone ends something there.
+
+    A handler of ours is not passed on to that program; ignoring the signal would be.
+    """
+    with _handled_by(lambda _signal, _frame: None):
+        yield
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    try:
+        before = signal.signal(signal.SIGINT, handler)
+    except ValueError:
+        # This is not the main thread, which alone gets signals.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -58,19 +58,17 @@ def _in_lines(fragments: list[tuple[str, str]]) -> list[StyleAndTextTuples]:
     return lines
 
 
+#: Styles of a comment that does not end, and of a quoted name.
+_BEGUN_BY = {"/": "class:sql.comment", "`": ""}
+
+
 def _style(piece: Piece) -> str:
     match piece.kind:
         case PieceKind.WORD:
             word = piece.text.upper()
             return "class:sql.keyword" if word in KEYWORDS else "class:sql.type" if word in TYPES else ""
         case PieceKind.QUOTED | PieceKind.OPEN:
-            return (
-                "class:sql.comment"
-                if piece.text.startswith("/*")
-                else ""
-                if piece.text[0] == "`"
-                else "class:sql.string"
-            )
+            return _BEGUN_BY.get(piece.text[0], "class:sql.string")
         case PieceKind.COMMENT:
             return "class:sql.comment"
         case PieceKind.SPACE:

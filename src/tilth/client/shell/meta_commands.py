@@ -121,7 +121,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class EditLast:
-    """EditLast the last statement."""
+    """Open the last statement in an editor."""
 
 
 Meaning = Send | Leave | Say | SetLayout | SetPager | SetTiming | Watch | EditLast

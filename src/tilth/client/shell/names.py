@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.client.http import Connection
-from tilth.client.shell.progress import READING
-from tilth.client.shell.relations import TablePath
+from tilth.client.settings import READING
+from tilth.client.shell.relations import TablePath, condition
+from tilth.model.types import quoted
 
 #: Names are read again after this when something is completed.
 STALE_SECONDS = 60.0
@@ -35,8 +34,7 @@ SYSTEM = "system"
 
 _TABLES = f"SELECT database, name, engine FROM system.tables ORDER BY database, name LIMIT {TABLES_MAX}"
 _COLUMNS = 'SELECT database, "table", name, type FROM system.columns ORDER BY database, "table", position'
-_COLUMNS_OF = """SELECT name, type FROM system.columns WHERE database = {database} AND "table" = {table}
- ORDER BY position"""
+_COLUMNS_OF = "SELECT name, type FROM system.columns WHERE {condition} ORDER BY position"
 _SETTINGS = "SELECT name, scope FROM system.settings WHERE scope IN ('session', 'table', 'kafka') ORDER BY name"
 
 
@@ -130,8 +128,8 @@ class Names:
                 try:
                     self._known = self._all(connection) if path is None else self._with_columns(connection, path)
                     self.problem = ""
-                except (TilthError, pa.ArrowException) as error:
-                    self.problem = error.message if isinstance(error, TilthError) else ""
+                except TilthError as error:
+                    self.problem = error.message
                 self._read_at = self._clock.monotonic()
                 self._changed()
 
@@ -160,11 +158,10 @@ class Names:
     def _with_columns(self, connection: Connection, path: TablePath) -> Known:
         database, table = path
         if database.lower() == SYSTEM:
-            rows = _rows(connection, f"DESCRIBE system.`{table.replace('`', '``')}`", columns=2)
+            question = f"DESCRIBE system.{quoted(table)}"
         else:
-            literals = [name.replace("\\", "\\\\").replace("'", "''") for name in path]
-            question = _COLUMNS_OF.format(database=f"'{literals[0]}'", table=f"'{literals[1]}'")
-            rows = _rows(connection, question, columns=2)
+            question = _COLUMNS_OF.format(condition=condition(path))
+        rows = _rows(connection, question, columns=2)
         found = tuple(Named(name, about) for name, about in rows)
         return replace(self._known, columns={**self._known.columns, (database.lower(), table.lower()): found})
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 from collections.abc import Callable, Mapping
-from types import FrameType
 
 from rich.console import Console
 
+from tilth.client.shell.interrupts import left_to_child
+
 DEFAULT_PAGER = "less -SFRX"
+#: Options of `less` if `$LESS` is not set.
+LESS = "FRX"
 #: Words of `$PAGER` that mean none.
 _NONE = ("", "cat")
 #: Lines of the prompt and of the outcome below the rows.
@@ -28,6 +30,8 @@ class Pager:
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._command = environment.get("PAGER", DEFAULT_PAGER)
+        # A `PAGER=less` shows colours, too, as with Git.
+        self._environment = {"LESS": LESS, **environment}
         self.is_on = self._command.strip() not in _NONE
 
     def show(self, console: Console, show: Callable[[], None]) -> None:
@@ -44,25 +48,11 @@ class Pager:
 
     def _page(self, text: str) -> bool:
         """Return false if there is no such pager."""
-        # Ctrl-C is the pager's while it runs; a handler of ours is not passed on to it, ignoring would be.
-        try:
-            before = signal.signal(signal.SIGINT, _pass_over)
-        except ValueError:
-            # This is not the main thread, which alone gets signals.
-            before = None
-        try:
-            command = shlex.split(self._command)
-            pager = subprocess.Popen(command, stdin=subprocess.PIPE)
-        except (OSError, ValueError):
-            return False
-        else:
+        with left_to_child():
+            try:
+                pager = subprocess.Popen(shlex.split(self._command), stdin=subprocess.PIPE, env=self._environment)
+            except (OSError, ValueError):
+                return False
             # A pager that is left early closes its end; then communicate() stops.
             pager.communicate(text.encode("utf-8", "replace"))
-            return True
-        finally:
-            if before is not None:
-                signal.signal(signal.SIGINT, before)
-
-
-def _pass_over(_signal: int, _frame: FrameType | None) -> None:
-    """Do nothing."""
+        return True

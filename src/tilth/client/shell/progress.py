@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -22,8 +21,9 @@ from tilth.base.errors import TilthError
 from tilth.base.units import show_bytes
 from tilth.client.http import Connection
 from tilth.client.printable import printable
-from tilth.client.script import PieceKind, pieces
-from tilth.client.shell.relations import TablePath, relations
+from tilth.client.script import first_word
+from tilth.client.settings import READING
+from tilth.client.shell.relations import TablePath, condition, relations
 from tilth.client.shell.standing import Line, Standing, Work
 
 #: Statements that take less time are not watched.
@@ -45,40 +45,35 @@ _SHARES = 1000
 
 _PROCESSES = f"""SELECT substring(query, 1, {KNOWN_CHARACTERS}) AS query, database, state, elapsed, read_rows,
  read_bytes, total_rows_approx, tasks_done, tasks_total FROM system.processes ORDER BY started DESC LIMIT 50"""
-_MERGES = """SELECT task, is_mutation, progress, input_bytes FROM system.merges
- WHERE database = {database} AND "table" = {table} LIMIT 1000"""
+_MERGES = "SELECT task, is_mutation, progress, input_bytes FROM system.merges WHERE {condition} LIMIT 1000"
 _MUTATIONS = """SELECT parts_to_do, parts_done, state_reason FROM system.mutations
- WHERE database = {database} AND "table" = {table} AND NOT is_done AND NOT is_killed LIMIT 1000"""
-#: They change nothing, and have no line in the query log.
-READING = {"readonly": "1", "log_queries": "0"}
+ WHERE {condition} AND NOT is_done AND NOT is_killed LIMIT 1000"""
 
 
 class StandingReader:
-    """Reads the standing of one statement. Raises TilthErrors and ArrowInvalid of the connection."""
+    """Reads the standing of one statement. Raises TilthErrors of the connection."""
 
     def __init__(self, clock: Clock, connection: Connection, statement: str) -> None:
         self._clock = clock
         self._connection = connection
-        self._statement = statement
+        self._begin = statement[:KNOWN_CHARACTERS]
         self._work = Work()
         self._began = clock.monotonic()
-        first = next((piece.text.upper() for piece in pieces(statement) if piece.kind is PieceKind.WORD), "")
-        self._question = {"OPTIMIZE": _MERGES, "ALTER": _MUTATIONS}.get(first, "")
+        self._question = {"OPTIMIZE": _MERGES, "ALTER": _MUTATIONS}.get(first_word(statement), "")
         self._table = _first_table(statement, connection.database) if self._question else None
 
     def read(self) -> Standing | None:
         """None: the server does not list the statement."""
         elapsed = self._clock.monotonic() - self._began
         if self._table is not None:
-            database, table = (_literal(name) for name in self._table)
-            lines = self._lines(self._question.format(database=database, table=table))
+            lines = self._lines(self._question.format(condition=condition(self._table)))
             is_merge = self._question is _MERGES
             return self._work.of_merges(lines, elapsed) if is_merge else self._work.of_mutations(lines, elapsed)
-        for line in self._lines(_PROCESSES):
-            begin = str(line.get("query") or "")
-            if begin and line.get("database") == self._connection.database and self._statement.startswith(begin):
-                return self._work.of_process(line)
-        return None
+        wanted = (self._begin, self._connection.database)
+        mine = next(
+            (line for line in self._lines(_PROCESSES) if (line.get("query"), line.get("database")) == wanted), None
+        )
+        return None if mine is None else self._work.of_process(mine)
 
     def _lines(self, question: str) -> list[Line]:
         result = self._connection.sql(question, READING)
@@ -154,7 +149,7 @@ class ProgressLine:
                 seconds = EVERY_SECONDS
                 try:
                     standing = reader.read()
-                except (TilthError, pa.ArrowException, ValueError):
+                except TilthError:
                     # The server is busy, older or away; the statement itself says so if it matters.
                     seconds = RETRY_SECONDS
                     continue
@@ -200,8 +195,3 @@ def _duration(seconds: float) -> str:
 def _first_table(statement: str, database: str) -> TablePath | None:
     found = next((one.path for one in relations(statement)), None)
     return found.within(database) if found is not None else None
-
-
-def _literal(text: str) -> str:
-    doubled = text.replace("\\", "\\\\").replace("'", "''")
-    return f"'{doubled}'"

@@ -1,13 +1,14 @@
-"""Tables that a statement names, and their aliases, also while it is typed. Pure.
+"""Tables that a statement names, and their aliases, also while it is typed; the database of a USE. Pure.
 
-Covers: names behind FROM, JOIN, INTO, TABLE and the like. Does not cover: common table expressions, which are names
-like others here.
+Covers: names behind FROM, JOIN, INTO, TABLE and the like, and finding such a table in system tables. Does not cover:
+common table expressions, which are names like others here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tilth.client.script import Piece, PieceKind, pieces
 
@@ -55,6 +56,21 @@ def is_name(piece: Piece | None) -> bool:
 def plain(text: str) -> str:
     """Return a name without its quotes."""
     return text[1:-1].replace(text[0] * 2, text[0]) if text[:1] in ("`", '"') else text
+
+
+def condition(path: TablePath) -> str:
+    """Return the condition for the rows of this table in a system table."""
+    database, table = ("'" + name.replace("\\", "\\\\").replace("'", "''") + "'" for name in path)
+    return f'database = {database} AND "table" = {table}'
+
+
+def used_database(statement: str) -> str | None:
+    """Return the database of a USE; None: it is another statement."""
+    # The first words are enough: an INSERT may have much data behind them.
+    match list(islice((piece for piece in pieces(statement) if not piece.is_blank and piece.text != ";"), 3)):
+        case [use, name] if use.text.upper() == "USE" and is_name(name):
+            return plain(name.text)
+    return None
 
 
 def relations(sql: str) -> list[Mentioned]:

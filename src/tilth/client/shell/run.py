@@ -11,7 +11,6 @@ Tests: tests/unit/client/cli/test_shell.py.
 from __future__ import annotations
 
 import codecs
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,17 +28,15 @@ from tilth.client.printable import printable_lines
 from tilth.client.rows import ROWS_SHOWN_MAX, Layout, show_outcome, show_rows
 from tilth.client.shell.pager import Pager
 from tilth.client.shell.progress import ProgressLine
+from tilth.client.shell.relations import used_database
 
 JSON = "application/json"
-
-
 _ACCEPT = {
     OutputFormat.TABLE: ARROW,
     OutputFormat.CSV: "text/csv",
     OutputFormat.JSON: JSON,
     OutputFormat.NDJSON: "application/x-ndjson",
 }
-_USE = re.compile(r"\s*USE\s+(?:`((?:[^`]|``)+)`|(\w+))\s*;?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +83,7 @@ def run(
     if view.shows_times:
         text = f"answered after {answered - began:.3f} s, shown after {clock.monotonic() - began:.3f} s"
         errors.print(Text(f"{text}; the server took {reply.summary.elapsed_ms / 1000:.3f} s", style="dim"))
-    used = _USE.fullmatch(statement)
-    if used is not None:
-        connection.database = used[2] or used[1].replace("``", "`")
+    connection.database = used_database(statement) or connection.database
 
 
 def _show(clock: Clock, console: Console, waiting: ProgressLine, reply: Reply, view: View) -> None:

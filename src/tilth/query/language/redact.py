@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from tilth.base.errors import TilthError
-from tilth.base.secrets import HIDDEN, without_secrets
+from tilth.base.secrets import HIDDEN, SECRET_WORDS, without_secrets
 from tilth.grammar.render import quoted_string
 from tilth.grammar.text.tokens import Token, TokenKind, string_value
 from tilth.ingest import KAFKA_SETTINGS, secrets_in
@@ -41,7 +41,7 @@ _NAMED = re.compile(
 #: Names that contain a typical word: misspelled settings, pairs of the client library's settings.
 _SUSPECTED = re.compile(
     rf"""(?<![\w.-])[\w.-]{{0,60}}
-    (?:pass?w|passphrase|secret|token|private.?key|access.?key|key\.pem|credential)
+    (?:{SECRET_WORDS})
     [\w.-]{{0,60}}\\?[`"']? {_GAP} (?: {_SEPARATOR} (?P<value>{_VALUE}) | (?P<beside>{_QUOTED}) )""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )

@@ -119,6 +119,9 @@ def test_use_moves_the_connection_once_the_server_agrees(typed: Type, rooms: Fak
     assert calls_of_user(rooms)[0] == ("run", "USE `my db`", "default", {})
     assert calls_of_user(rooms)[1] == ("run", "SHOW TABLES", "my db", {})
     assert sent(rooms)[2:4] == ["DESCRIBE t", "SHOW DATABASES"]
+    typed('USE /* the other */ "other db";\n\\d\n')
+    assert calls_of_user(rooms)[-1] == ("run", "SHOW TABLES", "other db", {})
+    typed("USE `my db`;\n")
     rooms.error = NotFoundError(database="nowhere")
     _, errors = typed("\\c nowhere\n")
     assert connection.database == "my db"

@@ -34,3 +34,12 @@ def test_an_editor_that_fails_is_named(command: str) -> None:
     with pytest.raises(InvalidInputError, check=WithCode("EDITOR_FAILED")) as caught:
         edited("SELECT 1", {"EDITOR": command})
     assert f"editor={command}" in caught.value.message
+
+
+def test_a_ctrl_c_inside_of_the_editor_is_not_ours(tmp_path: Path) -> None:
+    """The user ends a command that the editor runs, such as a build."""
+    program = tmp_path / "editor.py"
+    program.write_text(
+        "import os, signal, sys\nos.kill(os.getppid(), signal.SIGINT)\nopen(sys.argv[-1], 'w').write('SELECT 2')\n"
+    )
+    assert edited("SELECT 1", {"EDITOR": f"{sys.executable} -S {program}"}) == "SELECT 2"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
+import pytest
 from prompt_toolkit.history import InMemoryHistory
 
-from tilth.client.shell.history import BYTES_MAX, KEPT_CHARACTERS_MAX, history_of
+from tilth.client.shell.history import BYTES_MAX, FILE, KEPT_CHARACTERS_MAX, history_of
 
 SECRET = "CREATE TABLE k (a Int64) ENGINE = Kafka SETTINGS kafka_sasl_password = 'hunter2';"
 
@@ -47,3 +49,22 @@ def test_without_a_file_there_is_a_history(tmp_path: Path) -> None:
     path.parent.rmdir()
     history.append_string("SELECT 1;")
     assert history.get_strings() == ["SELECT 1;"]
+
+
+def test_a_file_that_is_no_file_is_left_alone(tmp_path: Path) -> None:
+    """Some people link it to /dev/null, which root would close to all others."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o622)
+    pipe.chmod(0o622)
+    (tmp_path / "history").symlink_to(pipe)
+    assert isinstance(history_of(tmp_path / "history"), InMemoryHistory)
+    assert stat.S_IMODE(pipe.stat().st_mode) == 0o622
+
+
+def test_it_is_in_the_home_of_its_user_who_may_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    history_of().append_string("SELECT 1;")
+    assert "SELECT 1;" in (tmp_path / ".tilth_history").read_text()
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(history_of(FILE), InMemoryHistory)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tilth.client.shell.pager import DEFAULT_PAGER, Pager
+from tilth.client.shell.pager import DEFAULT_PAGER, LESS, Pager
 
 
 def shown(command: str | None, lines: int, *, is_terminal: bool = True) -> str:
@@ -50,3 +50,13 @@ def test_without_a_terminal_or_a_pager_rows_are_printed(saved: tuple[str, Path])
 
 def test_a_pager_that_is_left_early_is_no_error() -> None:
     assert shown("true", 100_000) == ""
+
+
+@pytest.mark.parametrize(("given", "options"), [({}, LESS), ({"LESS": "-i"}, "-i")])
+def test_colours_are_passed_on_to_less_where_its_options_are_not_set(
+    tmp_path: Path, given: dict[str, str], options: str
+) -> None:
+    program = f"import os; open({str(tmp_path / 'options')!r}, 'w').write(os.environ['LESS'])"
+    pager = Pager({"PAGER": f'{sys.executable} -S -c "{program}"', **given})
+    pager.show(Console(file=io.StringIO(), height=1, force_terminal=True), lambda: None)
+    assert (tmp_path / "options").read_text() == options

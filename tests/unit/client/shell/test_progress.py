@@ -73,6 +73,8 @@ def test_a_statement_is_found_by_its_beginning_and_its_database(connection: Conn
     assert standing is not None
     assert (standing.rows, standing.total_rows, standing.done, standing.seconds_left) == (250, 1000, 0.25, 24.0)
     assert StandingReader(ManualClock(), connection, "SELECT 2").read() is None
+    # Another statement runs with which this one begins.
+    assert StandingReader(ManualClock(), connection, "SELECT 1 FROM trips").read() is None
     assert rooms.calls[0][3] == {"readonly": "1", "log_queries": "0"}
 
 

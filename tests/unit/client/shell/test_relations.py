@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.client.shell.relations import relations
+from tilth.client.shell.relations import condition, relations, used_database
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,27 @@ def test_a_name_without_a_database_is_of_the_current_one() -> None:
     (one,), (other,) = relations("SELECT * FROM t"), relations("SELECT * FROM a.b.c")
     assert one.path.within("now") == ("now", "t")
     assert other.path.within("now") == ("b", "c")
+
+
+@pytest.mark.parametrize(
+    ("statement", "database"),
+    [
+        ("USE d", "d"),
+        ("use `my ``db`", "my `db"),
+        ('USE "my db"', "my db"),
+        ("/* now */ USE -- this\n größe /* or not */", "größe"),
+        (" USE d ; ", "d"),
+        ("USE", None),
+        ("USE DATABASE d", None),
+        ("SELECT USE", None),
+        ("INSERT INTO use FORMAT CSV\n" + "1\n" * 1_000_000, None),
+        ("", None),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_the_database_of_a_use(statement: str, database: str | None) -> None:
+    assert used_database(statement) == database
+
+
+def test_a_table_is_found_in_system_tables_whatever_its_name() -> None:
+    assert condition(("a", "it's \\ \n")) == "database = 'a' AND \"table\" = 'it''s \\\\ \n'"
