@@ -135,12 +135,20 @@ def reaching() -> Iterator[_Resender | None]:
 
 @contextmanager
 def left_to_child() -> Iterator[None]:
-    """Leave Ctrl-C to a program that has the terminal, such as an editor: it alone ends something there.
+    """Leave Ctrl-C to a program that has the terminal, such as an editor: it alone ends something there, and none is
+    sent again.
 
     A handler of ours is not passed on to that program; ignoring the signal would be.
     """
-    with _handled_by(lambda _signal, _frame: None):
+    if threading.current_thread() is not threading.main_thread():
         yield
+        return
+    arrivals = signal.set_wakeup_fd(-1)
+    try:
+        with _handled_by(lambda _signal, _frame: None):
+            yield
+    finally:
+        signal.set_wakeup_fd(arrivals, warn_on_full_buffer=False)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from tilth.client.shell import interrupts as interrupts_module
-from tilth.client.shell.interrupts import LEAVE_SECONDS, Interrupts, Left, reaching
+from tilth.client.shell.interrupts import LEAVE_SECONDS, Interrupts, Left, left_to_child, reaching
 from tilth.testing.clock import ManualClock
 
 SECONDS_MAX = 20.0
@@ -97,3 +97,13 @@ def test_what_ends_in_time_gets_no_second_one_and_leaves_no_thread(monkeypatch: 
     if thread.ident is not None:
         thread.join(SECONDS_MAX)
     assert not thread.is_alive()
+
+
+def test_one_that_was_left_to_a_child_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts_module, "RESEND_SECONDS", 0.05)
+    with reaching():
+        with left_to_child():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert not threading.Event().wait(0.2)
+        with pytest.raises(KeyboardInterrupt):
+            press_and_wait()
