@@ -91,7 +91,7 @@ def test_two_that_reach_the_program_leave(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_ends_in_time_gets_no_second_one_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts_module, "RESEND_SECONDS", SECONDS_MAX)
-    with reaching(), pytest.raises(KeyboardInterrupt):
+    with Interrupts(ManualClock()).watched(), reaching(), pytest.raises(KeyboardInterrupt):
         press_and_wait()
     [thread] = [each for each in threading.enumerate() if each.name == "tilth-interrupts"] or [threading.Thread()]
     if thread.ident is not None:
@@ -101,7 +101,7 @@ def test_what_ends_in_time_gets_no_second_one_and_leaves_no_thread(monkeypatch: 
 
 def test_one_that_was_left_to_a_child_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts_module, "RESEND_SECONDS", 0.05)
-    with reaching():
+    with Interrupts(ManualClock()).watched(), reaching():
         with left_to_child():
             os.kill(os.getpid(), signal.SIGINT)
         assert not threading.Event().wait(0.2)
