@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
-from fractions import Fraction
 from typing import Any, TypeVar, assert_never
 from zoneinfo import ZoneInfo
 
@@ -322,9 +321,27 @@ def _parse_time(value: Given, digits: int) -> tuple[int, int | None]:
         _wrong(expected)
     if not math.isfinite(value) or Decimal(value).adjusted() >= _INTEGER_DIGITS_MAX:
         _wrong(expected)
-    # A Fraction is exact; a Decimal would round to the digits of its context.
-    micros = Fraction(value) * (10 ** (SECOND_DIGITS_MAX - digits) if isinstance(value, int) else 1_000_000)
-    return _in_range(int(micros)) if micros.denominator == 1 else _wrong(expected), 0
+    if isinstance(value, int):
+        return _in_range(value * 10 ** (SECOND_DIGITS_MAX - digits)), 0
+    micros = _micros(value)
+    return _wrong(expected) if micros is None else _in_range(micros), 0
+
+
+def _micros(seconds: Decimal) -> int | None:
+    """Return the microseconds of less than 10^19 seconds, exactly; None: there are digits behind them.
+
+    By the digits: a Decimal rounds to those of its context, and a Fraction of 1e-999999999 is computed for hours.
+    """
+    sign, digits, exponent = seconds.as_tuple()
+    assert isinstance(exponent, int)
+    behind = -SECOND_DIGITS_MAX - exponent
+    if behind > 0:
+        if any(digits[-behind:]):
+            return None
+        digits, behind = digits[:-behind], 0
+    micros = int("".join(map(str, digits)) or "0")
+    # Of zero any power is zero.
+    return (-micros if sign else micros) * 10**-behind if micros else 0
 
 
 def _in_range(micros: int) -> int:
