@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.util import find_spec
+from pathlib import Path
 
 from tilth.base.errors import UnavailableError
 
@@ -55,8 +56,11 @@ def require(modules: Iterable[str], *, extra: str, purpose: str) -> None:
 def _is_there(module: str) -> bool:
     try:
         found = find_spec(module)
-        # A folder of the same name, as below the current one, is a package without a file.
-        return found is not None and found.origin is not None
     except ModuleNotFoundError:
         # The package that it would be in.
         return False
+    if found is None or found.origin is not None:
+        return found is not None
+    # A namespace, such as opentelemetry.sdk; a folder of that name without programs, as below the current one, is none.
+    folders = found.submodule_search_locations or ()
+    return any(next(Path(each).rglob("*.py"), None) is not None for each in folders)

@@ -340,7 +340,6 @@ def _micros(seconds: Decimal) -> int | None:
             return None
         digits, behind = digits[:-behind], 0
     micros = int("".join(map(str, digits)) or "0")
-    # Of zero any power is zero.
     return (-micros if sign else micros) * 10**-behind if micros else 0
 
 
