@@ -1,4 +1,4 @@
-// What the address keeps of a page: its tab, filters and orders.
+// State of a page that its address keeps: its tab, filters and orders.
 
 import { isNone } from "./format.js"
 

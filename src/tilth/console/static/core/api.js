@@ -76,14 +76,14 @@ export const literal = (text) => `'${String(text).replaceAll("\\", "\\\\").repla
 /** A name as it is written in SQL. */
 export const named = (...parts) => parts.map((part) => "`" + String(part).replaceAll("`", "``") + "`").join(".")
 
-// --- answers as far as a page can show them --------------------------------------------------------------------------
+// --- the beginning of an answer --------------------------------------------------------------------------------------
 
 /** Answers in another format than JSON are shown up to this length. */
 const TEXT_MAX = 1_000_000
 
 /** The reason why an answer broke off, which the query log has. */
 async function reasonOf(queryId) {
-  const hint = "the rows so far are not the whole result; run it again"
+  const hint = "the rows that had arrived are not the whole result; run it again"
   const question = `SELECT error_code, error FROM system.query_log
     WHERE query_id = ${literal(queryId)} AND error_code IS NOT NULL`
   const [found] = await read(question).catch(() => [])
@@ -142,9 +142,9 @@ async function textOf(response, mediaType) {
 }
 
 /**
- * Run one statement, and read its answer as far as a page can show it: the first rows of a large one, while the server
+ * Run one statement, and read as much of its answer as a page shows: the first rows of a large one, while the server
  * still computes others. Returns {columns, rows: lists, summary, queryId, isCut}, and {text, mediaType} where its FORMAT
- * is not JSON; `onRows` gets the number of rows so far. Throws SqlError; aborting `signal` cancels the statement.
+ * is not JSON; `onRows` gets the number of rows received. Throws SqlError; aborting `signal` cancels the statement.
  */
 export async function stream(sql, { onRows = () => {}, ...options }) {
   const response = await send(sql, options)

@@ -1,4 +1,4 @@
-// What changes something: a dialog that shows the statement before it runs.
+// A dialog for statements that change something: it shows them before they run.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js"
 import { run } from "./api.js"

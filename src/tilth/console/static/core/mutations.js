@@ -13,8 +13,8 @@ const MUTATIONS_MAX = 500
 
 /** The statement that reads them, those under way first. */
 export const mutationsStatement = (condition) =>
-  `SELECT mutation_id, database, "table", command, kind, create_time, commit_time, is_done, is_killed, end_time,
-    parts_to_do, parts_done, running, latest_failed_part, latest_fail_time, latest_fail_reason, next_attempt, state_reason
+  `SELECT mutation_id, database, "table", command, kind, create_time, is_done, is_killed, end_time,
+    parts_to_do, parts_done, running, latest_failed_part, latest_fail_reason, next_attempt, state_reason
     FROM system.mutations ${whereAll(condition)}
     ORDER BY CASE WHEN is_done OR is_killed THEN 1 ELSE 0 END, create_time DESC LIMIT ${MUTATIONS_MAX}`
 

@@ -74,14 +74,18 @@ export const Stopped = ({ row }) =>
       : ""}
   </p>`
 
-/** What went wrong last, and when it is tried again. */
+/** The last failure, and the time of the next attempt. */
 const Failed = ({ row }) => {
   const times = Number(row.failures) > 1 ? ` ${count(row.failures)} times in a row, last` : ""
   const next = row.next_attempt ? html`; next attempt <${Time} at=${row.next_attempt} relative />` : ""
   return html`<p>Failed${times} <${Time} at=${row.last_exception_time} relative />: ${row.last_exception}${next}</p>`
 }
 
-/** Why a service is in its state; a row of system.bg_threads. */
+/** Columns of system.bg_threads that `Why` shows. */
+export const WHY_COLUMNS =
+  "switch, because, until, asked_from, state, reason, failures, last_exception, last_exception_time, next_attempt"
+
+/** Why a service is in its state; a row with WHY_COLUMNS. */
 export const Why = ({ row }) =>
   html`<p>${row.reason}</p>
     ${row.switch === "stopped" && html`<${Stopped} row=${row} />`}

@@ -18,6 +18,9 @@ export const ACTIVITY_WORDS = {
   idle: "idle",
 }
 
+/** Ends of topics that were seen longer ago than this say nothing about the lag now. */
+export const STALE_SECONDS = 60
+
 /** Lag of several consumers together; `unknown`: how many of them say nothing about theirs. */
 export const lagText = (lag, unknown, all) =>
   unknown && unknown === all ? "not known" : `${unknown ? "≥ " : ""}${count(lag)}`

@@ -71,7 +71,7 @@ export const Share = ({ used, of, show }) => {
   return html`${show(used)} of ${show(of)} <${Bar} part=${part} tone=${tone} title=${percent(part)} />`
 }
 
-/** How much of something is done, of all; nothing where that is not known. */
+/** The part of a number that is done; nothing where the whole is not known. */
 export const Done = ({ done, all, what, tone = "", show = count }) => {
   if (isNone(all) || !Number(all)) return ""
   const words = `${show(done)} of ${show(all)} ${what}`
@@ -118,7 +118,7 @@ export const Facts = ({ facts }) =>
       .map(([name, value], index) => html`<dt key=${index}>${name}</dt><dd>${value}</dd>`)}
   </dl>`
 
-/** What an answer is drawn as: nothing yet, its error, or what is inside. */
+/** An answer as it is drawn: not there yet, its error, or what is inside. */
 export const Answer = ({ answer, children }) =>
   answer ? html`<${Failure} error=${answer.error} />${!answer.error && children}` : html`<${Waiting} />`
 

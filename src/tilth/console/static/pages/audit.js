@@ -138,7 +138,7 @@ function LogTab({ found, route, parameters, change }) {
 
 const runningStatements = ({ parameters }) => ({
   running: `SELECT query_id, kind, substr(query, 1, 1000) AS query, database, address, started, max_execution_time, state,
-    queue, warehouse, task_id, read_rows, read_bytes, stages_done, stages_total, tasks_done, tasks_total, server
+    warehouse, read_rows, read_bytes, stages_done, stages_total, tasks_done, tasks_total, server
     FROM system.processes ${whereAll(!parameters.has("all") && `NOT ${IS_OWN}`)} ORDER BY started LIMIT ${ROWS_MAX}`,
 })
 

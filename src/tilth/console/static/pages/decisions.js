@@ -27,7 +27,7 @@ const SOURCES = {
   choices: {
     title: "choices of maintenance",
     sql: (table, text) =>
-      `SELECT "at", op, "table", rule, reason, score, runnable, others, server FROM system.maintenance_choices
+      `SELECT "at", op, "table", rule, reason, runnable, others, server FROM system.maintenance_choices
        ${whereAll("rule <> 'refused'", contains(['"table"'], table), contains(["op", "rule", "reason"], text))}
        ORDER BY "at" DESC LIMIT ${SOURCE_MAX}`,
     line: (row) => ({

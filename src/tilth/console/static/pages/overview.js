@@ -1,10 +1,10 @@
-// How the system is, in one sentence; what needs a person; what comes in, waits and runs.
+// The state of the system in one sentence; what needs a person; what comes in, waits and runs.
 
 import { html, useRef, useState } from "../vendor/preact-htm.js"
 import { secondsSince, useWatch } from "../core/api.js"
 import { bytes, count, perSecond, seconds, sum } from "../core/format.js"
 import { nameOf, streamLink, tableLink } from "../core/names.js"
-import { ACTIVITY_WORDS } from "../core/streams.js"
+import { ACTIVITY_WORDS, STALE_SECONDS } from "../core/streams.js"
 import { Table, ageColumn, numberColumn, stateColumn, tableColumn } from "../core/table.js"
 import { Answer, Badge, Card, Failure, Figure, Share, Sparkline, Time, Waiting, useTick } from "../core/ui.js"
 
@@ -14,8 +14,8 @@ const STATEMENTS = {
   workers: `SELECT name, server, state, reason, running, free_disk_bytes FROM system.workers ORDER BY server, name`,
   totals: `SELECT count(*) AS tables, sum(rows) AS rows, sum(bytes) AS bytes, sum(parts) AS parts FROM system.tables`,
   // The age of the ends makes each answer another one, so that rates fall when nothing comes in.
-  incoming: `SELECT count(*) AS consumers, sum(messages) AS messages, sum(rows) AS rows, sum(bytes) AS bytes,
-    sum(lag) AS lag, max(lag_age) AS lag_age, max(seconds_left) AS seconds_left FROM system.kafka_tables`,
+  incoming: `SELECT sum(rows) AS rows, sum(bytes) AS bytes, sum(lag) AS lag, max(lag_age) AS lag_age,
+    max(seconds_left) AS seconds_left FROM system.kafka_tables`,
   streams: `SELECT database, "table", activity, state, sum(lag) AS lag, max(lag_age) AS lag_age, sum(rate) AS rate,
     max(seconds_left) AS seconds_left
     FROM system.kafka_tables GROUP BY database, "table", activity, state ORDER BY lag DESC NULLS LAST LIMIT 200`,
@@ -35,8 +35,6 @@ const SAMPLES_MAX = 91
 const MEAN_SAMPLES = 5
 /** A lag that takes longer to be read is marked. */
 const LONG_LAG_SECONDS = 60
-/** Ends of topics that were seen longer ago than this say nothing about the lag now. */
-const STALE_SECONDS = 60
 
 /** Rows and bytes per second, from counters of successive answers. */
 function useRates(answer) {

@@ -17,7 +17,7 @@ const DRAFT = "sql.draft"
 const ADDRESS_CHARACTERS_MAX = 30_000
 /** Safari refuses more than 100 changes of the address in 30 seconds. */
 const WRITE_AFTER = 500
-/** A statement that takes longer than this shows how far it is, in milliseconds. */
+/** A statement that runs for longer than this, in milliseconds, shows its progress. */
 const LONG_AFTER = 400
 /** A statement is found among those under way by its beginning. */
 const KNOWN_CHARACTERS = 1000
@@ -172,7 +172,7 @@ function Database({ names, database, onChange }) {
   </select></label>`
 }
 
-/** True once something has run for so long that it is worth to show how far it is. */
+/** True once something has run for so long that its progress is worth showing. */
 function useIsLong(isRunning) {
   const [isLong, setLong] = useState(false)
   useEffect(() => {

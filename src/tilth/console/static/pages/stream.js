@@ -7,7 +7,7 @@ import { Definition, TableSettings, settingsIn } from "../core/definition.js"
 import { equals, isOf } from "../core/filters.js"
 import { bytes, count, isNone, most, perSecond, seconds, sum } from "../core/format.js"
 import { nameOf, streamLink, tableLink } from "../core/names.js"
-import { Why } from "../core/services.js"
+import { WHY_COLUMNS, Why } from "../core/services.js"
 import { Age, GAP_COLUMNS, GAP_ORDER, ageOf, lagText, useOldest } from "../core/streams.js"
 import { Badge, Empty, Failure, Figure, Tabs, Time, Waiting, toneOfState, useTick } from "../core/ui.js"
 import { Dialogs } from "./stream/dialogs.js"
@@ -26,12 +26,18 @@ const OLD_SECONDS = 60
 
 function statementsOf(database, table, letters, tab) {
   const where = isOf(database, table)
-  const isNamed = [table, letters].map((name) => equals("name", name)).join(" OR ")
+  const isView = `engine = 'MaterializedView' AND ${equals("source", `${database}.${table}`)}`
   return {
     consumers: `SELECT * FROM system.kafka_tables WHERE ${where} ORDER BY consumer`,
-    service: `SELECT * FROM system.bg_threads WHERE ${where} AND service = 'consume'`,
-    relations: `SELECT database, name, engine, rows, bytes, source, target, comment, create_statement FROM system.tables
-      WHERE ${equals("source", `${database}.${table}`)} OR (${equals("database", database)} AND (${isNamed}))`,
+    service: `SELECT ${WHY_COLUMNS} FROM system.bg_threads WHERE ${where} AND service = 'consume'`,
+    // Definitions and rows of one table are cheap, those of all tables are not.
+    info: `SELECT database, name, engine, create_statement FROM system.tables WHERE ${isOf(database, table, "name")}`,
+    letters: `SELECT database, name, engine, rows, create_statement FROM system.tables
+      WHERE ${isOf(database, letters, "name")}`,
+    number: `SELECT count(*) AS views FROM system.tables WHERE ${isView}`,
+    ...(tab === "views" || tab === "ddl"
+      ? { views: `SELECT database, name, engine, target, comment, create_statement FROM system.tables WHERE ${isView}` }
+      : {}),
     gaps: `SELECT ${GAP_COLUMNS} FROM system.ingest_gaps WHERE ${where} ORDER BY ${GAP_ORDER} LIMIT ${GAPS_MAX}`,
     ...(tab === "rounds" ? { log: logStatement(where) } : {}),
     ...(tab === "ledger" ? { ledger: ledgerStatement(where) } : {}),
@@ -97,12 +103,11 @@ export default function Stream({ route }) {
   const seen = useViewSeconds(found.consumers)
   const oldest = useOldest(found.consumers).get(nameOf({ database, table }))
   const title = html`<h1>${nameOf({ database, table })}</h1>`
-  if (!found.consumers || !found.relations) return html`${title}<${Waiting} />`
-  const relations = found.relations.rows
-  const info = relations.find((row) => row.database === database && row.name === table)
+  if (!found.consumers || !found.info) return html`${title}<${Waiting} />`
+  const info = found.info.rows[0]
   const wanted = lettersOf(table, info?.create_statement)
   if (info && wanted !== lettersName) setLettersName(wanted)
-  const letters = relations.find((row) => row.database === database && row.name === lettersName && row.engine === "MergeTree")
+  const letters = found.letters?.rows.find((row) => row.name === lettersName && row.engine === "MergeTree")
   if (info?.engine !== "Kafka")
     return html`${title}<${Failure} error=${errorIn(found)} /><${Empty}>There is no Kafka table of this name.<//>`
   const consumers = found.consumers.rows
@@ -111,8 +116,8 @@ export default function Stream({ route }) {
   const partitions = partitionRows(consumers, found.gaps?.rows ?? [])
   const hasGap = partitions.some((each) => each.gap)
   const hrefOf = (next) => streamLink(database, table, `?tab=${next}`)
-  const views = relations.filter((row) => row.engine === "MaterializedView")
-  const numbers = { views: views.length, letters: letters ? count(letters.rows) : null }
+  const defined = [info, letters, ...(found.views?.rows ?? [])].filter(Boolean)
+  const numbers = { views: found.number?.rows[0]?.views, letters: letters ? count(letters.rows) : null }
   const close = () => setAsked(null)
   return html`
     <div class="head">
@@ -134,7 +139,7 @@ export default function Stream({ route }) {
       parameters=${parameters} change=${change} />`}
     ${tab === "ledger" && html`<${Ledger} answer=${found.ledger} />`}
     ${tab === "settings" && html`<${TableSettings} row=${info} />`}
-    ${tab === "ddl" && relations.map((row) => html`<${Definition} key=${nameOf(row)} row=${row} />`)}
+    ${tab === "ddl" && defined.map((row) => html`<${Definition} key=${nameOf(row)} row=${row} />`)}
     ${asked &&
     html`<${Dialogs} asked=${asked} name=${name} partitions=${partitions} onClose=${close} onVerified=${setVerified} />`}`
 }

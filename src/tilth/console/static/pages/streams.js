@@ -1,4 +1,4 @@
-// All Kafka tables: what each one does, how far it is behind, and what stops it.
+// All Kafka tables: what each one does, its lag, and what stops it.
 
 import { html } from "../vendor/preact-htm.js"
 import { chosenOf, sorting, useParameters } from "../core/address.js"
@@ -7,7 +7,8 @@ import { fitting } from "../core/filters.js"
 import { count, isNone, perSecond, seconds, sum } from "../core/format.js"
 import { nameOf, streamLink } from "../core/names.js"
 import {
-  ACTIVITIES, ACTIVITY_WORDS, Age, GAPS, GAP_COLUMNS, GAP_ORDER, POSITIONS_MAX, ageOf, gapKey, lagText, useOldest,
+  ACTIVITIES, ACTIVITY_WORDS, Age, GAPS, GAP_COLUMNS, GAP_ORDER, POSITIONS_MAX, STALE_SECONDS, ageOf, gapKey, lagText,
+  useOldest,
 } from "../core/streams.js"
 import { Table, ageColumn, lineColumn, numberColumn, tableColumn, wordColumn } from "../core/table.js"
 import {
@@ -16,21 +17,19 @@ import {
 
 const STREAMS_MAX = 5000
 const GAPS_MAX = 200
-/** Ends of a topic that were seen longer ago than this say nothing about the lag now. */
-const STALE_SECONDS = 60
 
 const STATEMENTS = {
   consumers: `SELECT database, "table", count(*) AS consumers,
     sum(CASE WHEN state = 'running' THEN 1 ELSE 0 END) AS running,
     min(CASE activity ${ACTIVITIES.map((name, rank) => `WHEN '${name}' THEN ${rank}`).join(" ")} END) AS activity,
-    max(activity_since) AS activity_since, sum(lag) AS lag, sum(CASE WHEN lag IS NULL THEN 1 ELSE 0 END) AS unknown,
+    sum(lag) AS lag, sum(CASE WHEN lag IS NULL THEN 1 ELSE 0 END) AS unknown,
     max(lag_age) AS lag_age, sum(rate) AS rate, max(bounded_by) AS bounded_by,
     max(seconds_left) AS seconds_left, sum(dead) AS dead, sum(refused) AS refused, max(last_commit) AS last_commit,
     max(CASE WHEN slowest_view IS NOT NULL
       THEN concat(CAST(CAST(1000 + 1000 * slowest_view_share AS BIGINT) AS STRING), ' ', slowest_view) END) AS slowest
     FROM system.kafka_tables GROUP BY database, "table" ORDER BY database, "table" LIMIT ${STREAMS_MAX}`,
-  services: `SELECT database, "table", switch, because, until, state, reason, failures, last_exception,
-    last_exception_time, next_attempt FROM system.bg_threads WHERE service = 'consume'`,
+  services: `SELECT database, "table", switch, state, reason, last_exception, last_exception_time
+    FROM system.bg_threads WHERE service = 'consume'`,
   positions: `SELECT database, "table", consumer, offsets, high_watermarks FROM system.kafka_tables
     WHERE lag > 0 ORDER BY lag DESC LIMIT ${POSITIONS_MAX}`,
   gaps: `SELECT database, "table", ${GAP_COLUMNS} FROM system.ingest_gaps ORDER BY ${GAP_ORDER} LIMIT ${GAPS_MAX}`,
@@ -63,7 +62,7 @@ const COLUMNS = [
     show: (row) => lagText(row.lag, row.unknown, row.consumers),
   }),
   numberColumn("age", "oldest", seconds, {
-    about: "For how long the oldest unread message has been in its topic, as far as this page has seen",
+    about: "For how long the oldest unread message has been in its topic, as seen since this page was opened",
     show: (row) => html`<${Age} oldest=${row.oldest} />`,
   }),
   numberColumn("rate", "rate", perSecond, { about: "Messages that are read in a second" }),

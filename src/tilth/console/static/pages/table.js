@@ -8,7 +8,7 @@ import { StatementDialog } from "../core/dialog.js"
 import { equals, isOf } from "../core/filters.js"
 import { bytes, count } from "../core/format.js"
 import { nameOf, sqlLink, streamLink } from "../core/names.js"
-import { SERVICES, ServiceCard, SwitchDialog, Why } from "../core/services.js"
+import { SERVICES, ServiceCard, SwitchDialog, WHY_COLUMNS, Why } from "../core/services.js"
 import { Table, numberColumn, timeColumn } from "../core/table.js"
 import { Answer, Badge, Card, Empty, Figure, Reading, Tabs, Time, toneOfState } from "../core/ui.js"
 import { Changes, Files, changesStatements, filesStatements } from "./table/files.js"
@@ -21,7 +21,8 @@ const TEXT_SHOWN = 160
 // --- services --------------------------------------------------------------------------------------------------------
 
 const servicesStatements = (database, table) => ({
-  services: `SELECT * FROM system.bg_threads WHERE ${isOf(database, table)} ORDER BY service`,
+  services: `SELECT service, ${WHY_COLUMNS}, running_tasks, last_wakeup, server FROM system.bg_threads
+    WHERE ${isOf(database, table)} ORDER BY service`,
 })
 
 function Service({ row, onAsk }) {

@@ -12,7 +12,7 @@ import { Badge, Card, Failure, SearchBy, SelectBy, Waiting } from "../core/ui.js
 const STATEMENTS = {
   tables: `SELECT database, name, engine, rows, bytes, parts, segments, last_commit, mutations_pending, comment
     FROM system.tables`,
-  // What maintenance would gain, and what it says about each table.
+  // The gain of maintenance by table; the troubles of tables follow.
   backlog: `SELECT database, "table", max(score) AS score,
     sum(CASE WHEN is_runnable THEN 1 ELSE 0 END) AS runnable FROM system.maintenance_ops
     WHERE is_runnable OR running > 0 GROUP BY database, "table"`,

@@ -28,7 +28,7 @@ export function Backup({ found }) {
         ${bytes(row.bytes)}, ${exactly(row.records)} records as of <${Time} at=${row.created} /></p>`)}
     <//>
     <${Card} title="Past backups" wide>
-      <${AuditLines} answer=${found.backups} label="past backups" empty="There was none, as far as the audit log reaches back." />
+      <${AuditLines} answer=${found.backups} label="past backups" empty="The audit log has none." />
     <//>
     ${isAsked &&
     html`<${StatementDialog} title="Back up the catalog" action="Back up" onClose=${() => setAsked(false)}

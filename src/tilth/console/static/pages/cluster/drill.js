@@ -23,7 +23,7 @@ const AWAY = { name: "seconds", label: `Seconds that they stay away, up to ${DRI
 export const drillStatements = ({ uuid }) => ({
   drills: auditLines("DRILL FAILOVER"),
   ...(uuid
-    ? { [`rights ${uuid}`]: `SELECT name, holder, epoch FROM system.leases WHERE ${contains(["name"], `/${uuid}`)}
+    ? { [`rights ${uuid}`]: `SELECT name, holder FROM system.leases WHERE ${contains(["name"], `/${uuid}`)}
         ORDER BY name LIMIT ${RIGHTS_MAX}` }
     : {}),
 })

@@ -57,7 +57,7 @@ const SERVERS = [
       : html`<${Badge} tone=${secondsSince(row.last_proof) > PROOF_SECONDS ? "warn" : ""}><${Time} at=${row.last_proof} relative /><//>`,
   },
   numberColumn("clock_offset_ms", "clock offset", (offset) => html`<${Clock} offset=${offset} />`, {
-    about: "How far its clock is ahead of the catalog's database",
+    about: "Its clock minus that of the catalog's database",
   }),
   {
     key: "memory_bytes", title: "memory of writers", about: "Of the process and all below it; known of the server that answers",

@@ -37,7 +37,7 @@ const TRANSACTIONS = [
   timeColumn("begun", "began"),
   {
     key: "took", title: "took", align: "right", value: (row) => tookOf(row),
-    show: (row) => (row.state === "running" ? `${seconds(secondsSince(row.begun))} so far` : seconds(tookOf(row))),
+    show: (row) => (row.state === "running" ? `runs for ${seconds(secondsSince(row.begun))}` : seconds(tookOf(row))),
   },
   { key: "tables", title: "tables", value: (row) => row.named.length, show: (row) => html`<${TableNames} row=${row} />` },
   { key: "fences", title: "leases", align: "right", about: "Rights that its commit has to hold", value: (row) => row.fences?.length ?? 0,

@@ -14,7 +14,7 @@ const TASKS_MAX = 500
 export const workerStatements = () => ({
   workers: `SELECT name, warehouses, state, reason, last_answer, running, resident, memory_bytes, host, pid, version, cores,
     free_cores, free_memory_bytes, free_disk_bytes, last_report, server FROM system.workers ORDER BY server, name`,
-  tasks: `SELECT id, kind, state, "table", worker, started, created, estimated_seconds, reason, server FROM system.tasks
+  tasks: `SELECT id, kind, state, "table", worker, started, estimated_seconds, reason, server FROM system.tasks
     WHERE ended IS NULL ORDER BY created LIMIT ${TASKS_MAX}`,
 })
 

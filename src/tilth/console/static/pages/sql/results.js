@@ -1,4 +1,4 @@
-// The outcome of a statement: how far it is, its rows, what it did, or why it failed.
+// The outcome of a statement: its progress, its rows, what it did, or why it failed.
 
 import { html } from "../../vendor/preact-htm.js"
 import { objects } from "../../core/api.js"
@@ -28,7 +28,7 @@ function Progress({ run, process, onCancel }) {
     <span><${Done} done=${process?.stages_done} all=${process?.stages_total} what="stages" /></span>
     <span><${Done} done=${process?.tasks_done} all=${process?.tasks_total} what="tasks" /></span>
     ${hasRead && html`<span>${count(process.read_rows)} rows, ${bytes(process.read_bytes)} read</span>`}
-    ${run.rowsSoFar > 0 && html`<span>${count(run.rowsSoFar)} rows received</span>`}
+    ${run.rowsReceived > 0 && html`<span>${count(run.rowsReceived)} rows received</span>`}
     ${process?.warehouse && html`<span>in ${process.warehouse}</span>`}
     <button type="button" class="danger" onClick=${onCancel}>Cancel</button>
   </div>`

@@ -11,7 +11,7 @@ import { loadWords } from "./words.js"
 const COUNT_EVERY = 250
 
 /**
- * Each run: {key, sql, sent, from, state, database, begun, seconds, rowsSoFar, answer, error, details}. `sent` is what
+ * Each run: {key, sql, sent, from, state, database, begun, seconds, rowsReceived, answer, error, details}. `sent` is what
  * the server gets, `from` where the statement is in the editor. States: waiting, running, done, failed, cancelled,
  * skipped (a statement before it did not end well).
  */
@@ -25,10 +25,10 @@ const patch = (key, values) => set(now.runs.map((one) => (one.key === key ? { ..
 
 const counter = (key) => {
   let last = 0
-  return (rowsSoFar) => {
+  return (rowsReceived) => {
     if (Date.now() - last < COUNT_EVERY) return
     last = Date.now()
-    patch(key, { rowsSoFar })
+    patch(key, { rowsReceived })
   }
 }
 

@@ -1,4 +1,4 @@
-// What is done with one Kafka table: switched, set to other offsets, verified.
+// Dialogs for one Kafka table: it is switched, set to other offsets, verified.
 
 import { html } from "../../vendor/preact-htm.js"
 import { literal, objects, serverNow } from "../../core/api.js"
@@ -14,7 +14,7 @@ const RESETS = {
   OFFSETS: "the offsets below, for the partitions that they name",
 }
 
-/** Offsets behind the open gaps, as the statement takes them; without gaps those that are stored. */
+/** Offsets behind the open gaps, in the form of the statement; the stored ones where there is no gap. */
 const offsetsText = (partitions) => {
   const gaps = partitions.filter((each) => each.gap)
   return (gaps.length ? gaps : partitions)

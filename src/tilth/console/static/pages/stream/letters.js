@@ -56,7 +56,7 @@ const refusedBy = { key: "view", title: "refused by", kind: "tight", show: (row)
 
 const letterColumns = (onReplay) => [
   {
-    key: "place",
+    key: "position",
     title: "message",
     kind: "tight",
     value: (row) => Number(row.offset),

@@ -147,7 +147,7 @@ const Legend = () =>
     <span class="box repeated">not committed</span>
   </p>`
 
-/** What a round spent its time on; `write` contains the views that Spark computes, which are shown for themselves. */
+/** Phases of a round with their milliseconds; `write` contains the views that Spark computes, which are shown for themselves. */
 function phasesOf(round, views) {
   if (round.state !== "done") return []
   const measured = Object.entries(views ?? {}).map(([name, value]) => [`view ${name}`, value * 1000, "view"])

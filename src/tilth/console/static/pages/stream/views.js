@@ -5,27 +5,25 @@ import { isNone, most, seconds } from "../../core/format.js"
 import { TableName, nameOf } from "../../core/names.js"
 import { numbersByName } from "../../core/streams.js"
 import { Table, numberColumn } from "../../core/table.js"
-import { Badge, Card, Code, Percent } from "../../core/ui.js"
+import { Answer, Badge, Card, Code, Percent } from "../../core/ui.js"
 
 /** Views with the time of the last round that ran them. */
-function viewRows(relations, consumers) {
-  return relations
-    .filter((row) => row.engine === "MaterializedView")
-    .map((view) => {
-      const name = nameOf(view)
-      const shares = consumers.map((row) => {
-        const value = numbersByName(row.view_seconds)[name] ?? null
-        const isKnown = value !== null && row.last_round_seconds > 0
-        return { value, share: isKnown ? Math.min(1, value / row.last_round_seconds) : null }
-      })
-      return {
-        ...view,
-        fullName: name,
-        seconds: most(shares.map((each) => each.value)),
-        share: most(shares.map((each) => each.share)),
-        isSlowest: consumers.some((row) => row.slowest_view === name),
-      }
+function viewRows(views, consumers) {
+  return views.map((view) => {
+    const name = nameOf(view)
+    const shares = consumers.map((row) => {
+      const value = numbersByName(row.view_seconds)[name] ?? null
+      const isKnown = value !== null && row.last_round_seconds > 0
+      return { value, share: isKnown ? Math.min(1, value / row.last_round_seconds) : null }
     })
+    return {
+      ...view,
+      fullName: name,
+      seconds: most(shares.map((each) => each.value)),
+      share: most(shares.map((each) => each.share)),
+      isSlowest: consumers.some((row) => row.slowest_view === name),
+    }
+  })
 }
 
 const VIEWS = [
@@ -48,10 +46,12 @@ const VIEWS = [
 ]
 
 export function Views({ found }) {
-  const rows = viewRows(found.relations?.rows ?? [], found.consumers.rows)
+  const rows = viewRows(found.views?.rows ?? [], found.consumers.rows)
   return html`<${Card} title="Views" about="a line opens with the statement">
-    <${Table} label="views" rows=${rows} columns=${VIEWS} keyOf=${(row) => row.fullName}
-      expand=${(row) => html`<${Code}>${row.create_statement}<//>`}
-      empty="No view reads this Kafka table, so that no consumer runs: CREATE MATERIALIZED VIEW makes one." />
+    <${Answer} answer=${found.views}>
+      <${Table} label="views" rows=${rows} columns=${VIEWS} keyOf=${(row) => row.fullName}
+        expand=${(row) => html`<${Code}>${row.create_statement}<//>`}
+        empty="No view reads this Kafka table, so that no consumer runs: CREATE MATERIALIZED VIEW makes one." />
+    <//>
   <//>`
 }

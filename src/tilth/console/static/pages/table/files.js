@@ -1,4 +1,4 @@
-// What changes rows of one table beside its parts, and its files: what GC keeps and why, readers, the trash.
+// Mutations and deltas of one table; its files: what GC keeps and why, readers, the trash.
 
 import { html, useState } from "../../vendor/preact-htm.js"
 import { named } from "../../core/api.js"

@@ -1,4 +1,4 @@
-// What the maintenance manager weighs, what it chose and refused, and mutations.
+// Operations that the maintenance manager weighs, its choices and refusals, and mutations.
 
 import { html, useMemo } from "../../vendor/preact-htm.js"
 import { chosenOf } from "../../core/address.js"

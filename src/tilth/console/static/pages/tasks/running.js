@@ -45,18 +45,18 @@ const ESTIMATES = `estimated_seconds, estimated_input_bytes, input_bytes, estima
   estimated_memory_bytes, memory_bytes, estimated_temporary_bytes, temporary_bytes`
 
 export const nowStatements = ({ parameters }) => ({
-  tasks: `SELECT id, kind, state, warehouse, worker, "table", reason, placement_reason, created, started, ${ESTIMATES}, server
+  tasks: `SELECT id, kind, state, warehouse, worker, "table", reason, placement_reason, created, started, ${ESTIMATES}
     FROM system.tasks ${whereAll("ended IS NULL", equals("kind", parameters.get("kind")))} ORDER BY created LIMIT ${LIVE_MAX}`,
   merges: `SELECT task, progress, is_mutation FROM system.merges LIMIT ${LIVE_MAX}`,
-  statements: `SELECT task_id, query_id, read_rows, read_bytes, tasks_done, tasks_total FROM system.processes
+  statements: `SELECT task_id, read_rows, read_bytes, tasks_done, tasks_total FROM system.processes
     WHERE task_id IS NOT NULL LIMIT ${LIVE_MAX}`,
-  consumers: `SELECT task, activity, round_running_seconds, rate, "rows", bytes, lag FROM system.kafka_tables
+  consumers: `SELECT task, activity, round_running_seconds, rate, "rows", bytes FROM system.kafka_tables
     WHERE task IS NOT NULL LIMIT ${LIVE_MAX}`,
 })
 
 const byTask = (answer, name) => new Map((answer?.rows ?? []).map((row) => [row[name], row]))
 
-/** How far a task is: {part, words}; part is null where nothing says so. */
+/** Progress of a task: {part, words}; part is null where nothing says so. */
 function progressOf(task) {
   const { statement, consumer, merge } = task
   if (consumer) {
@@ -89,7 +89,7 @@ function liveRows(found) {
   })
 }
 
-/** What a task has read: measured at its end, reported by a statement, or read by its consumer since it was started. */
+/** Bytes that a task has read: measured at its end, reported by a statement, or read by its consumer since it was started. */
 const inputOf = (row) => row.input_bytes || row.statement?.read_bytes || row.consumer?.bytes || 0
 
 const showRows = (row) => {
@@ -155,7 +155,7 @@ export const pastStatements = ({ parameters, search }) => ({
     avg(seconds) AS seconds, avg(estimated_seconds) AS estimated_seconds, avg(abs(estimate_error)) AS error
     FROM system.tasks WHERE ended IS NOT NULL GROUP BY kind ORDER BY tasks DESC`,
   ended: `SELECT id, kind, state, warehouse, worker, "table", reason, placement_reason, created, started, ended, seconds,
-    estimate_error, ${ESTIMATES}, server FROM system.tasks
+    estimate_error, ${ESTIMATES} FROM system.tasks
     ${whereAll("ended IS NOT NULL", equals("kind", parameters.get("kind")), contains(['"table"', "reason", "worker"], search))}
     ORDER BY ended DESC LIMIT ${ENDED_MAX}`,
   parts: `SELECT "at", event, database, "table", part, "rows", bytes, sources, duration_ms, reason FROM system.part_log

@@ -16,7 +16,7 @@ export const switchStatements = () => ({
     sum(CASE WHEN switch = 'stopped' THEN 1 ELSE 0 END) AS stopped,
     max(CASE WHEN switch = 'stopped' THEN because END) AS because, max(CASE WHEN switch = 'stopped' THEN until END) AS until
     FROM system.bg_threads GROUP BY service`,
-  listed: `SELECT database, "table", service, switch, because, until, asked_from, state, reason, failures, next_attempt
+  listed: `SELECT database, "table", service, switch, because, until, asked_from, state, reason, next_attempt
     FROM system.bg_threads WHERE switch = 'stopped' OR state = 'failed'
     ORDER BY state, database, "table", service LIMIT ${LISTED_MAX}`,
 })
@@ -34,7 +34,7 @@ const STOPPED = [
   ageColumn("next_attempt", "next attempt"),
 ]
 
-/** What the badge of a service says of all tables together. */
+/** The badge of a service, of all tables together: its tone and words. */
 function stateOf(row) {
   if (!row) return ["", "no table"]
   if (Number(row.failed)) return ["bad", "fails somewhere"]
