@@ -375,12 +375,12 @@ class MaintenanceWorld(World):
         assert len(found) == snapshot.rows
         return sorted(found)
 
-    def erase(self, *places: tuple[Part, int], table: str | None = None) -> None:
-        """Deletes rows of parts of one partition by their places in the files, knowing all that is deleted so far."""
-        uuid, partition = table or self.t, places[0][0].name.partition
+    def erase(self, *positions: tuple[Part, int], table: str | None = None) -> None:
+        """Deletes rows of parts of one partition by their positions in the files, knowing all earlier deletes."""
+        uuid, partition = table or self.t, positions[0][0].name.partition
         gone: dict[str, set[int]] = {}
-        for part, place in places:
-            gone.setdefault(part.file.name, set()).add(place)
+        for part, position in positions:
+            gone.setdefault(part.file.name, set()).add(position)
         known = by_file(self.catalog.parts.deltas(uuid, partition))
         name = f"erased{len(self.worker.deletes)}.arrow"
         self.worker.deletes[name] = {file: frozenset(rows) for file, rows in gone.items()}

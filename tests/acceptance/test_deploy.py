@@ -29,7 +29,7 @@ DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
 UNIT = DEPLOY / "systemd" / "tilth.service"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-#: Of 10, as systemd rates a service: 9.6 without a single restriction.
+#: The worst rating by systemd that is allowed; a service without a single restriction has 9.6, the worst is 10.
 EXPOSURE_MAX = 2.0
 SECONDS_MAX = 60
 

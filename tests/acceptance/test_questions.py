@@ -73,7 +73,7 @@ def asked(mess: Mess, statement: str) -> list[Row]:
 
 
 def is_soon(at: datetime | None, *, within: float = 600) -> bool:
-    """Whether a time lies ahead, or just behind, and not far."""
+    """Return whether a time comes within so many seconds, or was less than ten ago."""
     if at is None:
         return False
     return timedelta(seconds=-10) <= at.astimezone(UTC) - datetime.now(UTC) <= timedelta(seconds=within)

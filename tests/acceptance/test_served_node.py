@@ -29,6 +29,8 @@ from tools.node_process import NodeProcess
 pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Until the shell knows names, and until a statement that it cancelled is gone.
+SHELL_SECONDS_MAX = 30
 CONFIG = """
 dropped_table_keep_seconds = "2 h"
 
@@ -198,7 +200,9 @@ def test_the_shell_completes_and_shows_how_much_is_done(node: NodeProcess, tmp_p
         terminal.expect("shelled>")
         terminal.type("SELECT note FROM trip")
         # Names are read in the background; a key later they are there.
+        deadline = time.monotonic() + SHELL_SECONDS_MAX
         while not terminal.shows("MergeTree"):
+            assert time.monotonic() < deadline
             terminal.type("\x7fp")
         terminal.type("\t\r;\r")
         terminal.expect("3 rows, ")
@@ -214,7 +218,7 @@ def test_the_shell_completes_and_shows_how_much_is_done(node: NodeProcess, tmp_p
         terminal.expect("shelled>")
         terminal.type("\\q\r")
         assert terminal.end() == 0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + SHELL_SECONDS_MAX
     while node.value("SELECT count(*) FROM system.processes WHERE queue = 'query'"):
         assert time.monotonic() < deadline
         time.sleep(0.1)

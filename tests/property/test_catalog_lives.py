@@ -44,7 +44,7 @@ class Life:
         self.world = World()
         #: Content of each file.
         self.content: dict[str, Content] = {}
-        #: As they were seen last, also those that are forgotten.
+        #: Their state when they were seen last, also those that are forgotten.
         self.mutations: dict[int, Mutation] = {}
         #: Commit of each group's insert, in order.
         self.born: list[int] = []

@@ -132,18 +132,18 @@ class OffsetLives(RuleBasedStateMachine):
         stored = self.world.catalog.offsets.stored(self.reader.uuid)
         if partition not in self.broker.logs or partition not in stored or partition in self.open():
             return
-        standing = ConsumerPosition("k", {partition: stored[partition]})
+        position = ConsumerPosition("k", {partition: stored[partition]})
         try:
             ends = self.broker.ends([partition])
-            standing.check_ends(ends)
-            ranges = standing.plan(ends, messages_max=budget)
+            position.check_ends(ends)
+            ranges = position.plan(ends, messages_max=budget)
             if not ranges:
                 return
             # The client library validates the offset, and finds out whether the topic holds it.
             log = self.broker.logs[partition]
             if self.broker.holds(partition, stored[partition])[0] is Holds.NO or ranges[0].start < log.low:
                 raise OffsetGapError(topic=partition.topic, partition=partition.partition)
-            standing.check_same(ranges, ids=self.broker.topic_ids(), ends=self.broker.ends([partition]))
+            position.check_same(ranges, ids=self.broker.topic_ids(), ends=self.broker.ends([partition]))
         except (OffsetGapError, BrokerUnavailableError, LeaderChangedError):
             before = self.open()
             self.reader.look(partition)

@@ -61,7 +61,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     | st.sampled_from(values_of(DecimalType(6, 2))),
     "b": st.booleans(),
     "g": st.sampled_from(["0.1", "0.3", "0.7", "1.1", "-0.7", "16777217", "3.4028235E38"]).map(np.float32).map(float),
-    # As days.
+    # Dates are days.
     "d": st.sampled_from(values_of(Simple(Kind.DATE))),
 }
 ROWS = st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()})

@@ -58,7 +58,7 @@ class Change:
 
 @dataclass(slots=True)
 class Model:
-    """All that was sent and asked for so far."""
+    """All that was sent and asked for since the start."""
 
     #: Messages by position in the topic; None is a broken one.
     sent: dict[tuple[int, int], Row | None] = field(default_factory=dict)

@@ -117,7 +117,7 @@ def act(world: SequenceWorld, token: str) -> None:
             world.restart(is_killed=True)
         case _:
             for kind in OPS[token]:
-                # As often as there is something to do.
+                # It runs until there is nothing to do.
                 for _ in range(10):
                     world.step_time()
                     if world.run(kind) is None:

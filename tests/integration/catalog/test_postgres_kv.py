@@ -212,7 +212,7 @@ def test_a_schema_is_not_upgraded_under_a_server_that_lives(
                 newer()
         # It goes on undisturbed.
         assert isinstance(old.commit([], {b"a": b"1"}, []), Landed)
-        # As when its process is killed: its record says that it lives.
+        # Its process was killed, so to speak: its record says that it lives.
         liveness.close()
         with monkeypatch.context() as patch:
             patch.setattr(postgres_schema, "STEPS", steps)

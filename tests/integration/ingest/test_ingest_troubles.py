@@ -146,7 +146,7 @@ def test_topic_made_anew_is_noticed(world: IngestWorld, broker: Broker) -> None:
     world.manager.stop_table(kafka.uuid)
     broker.delete_topic("anew")
     broker.create_topic("anew")
-    # As many as before and more: the offsets alone tell nothing.
+    # There are as many as before and more: the offsets alone tell nothing.
     world.send("anew", events(100, 200))
     world.manager.start_table(kafka.uuid)
     world.wait(lambda: bool(world.catalog.offsets.gaps(kafka.uuid)), "the gap")

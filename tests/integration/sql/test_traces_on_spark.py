@@ -33,7 +33,7 @@ def run(world: SparkWorld, text: str, *, trace: str = PARENT) -> None:
 
 # Any: pyspark ships no types for objects of the JVM.
 def descriptions(world: SparkWorld) -> list[str]:
-    """What Spark's UI shows of its jobs."""
+    """Descriptions of jobs in Spark's UI."""
     context: Any = world.session.context
     jobs = context._jsc.sc().statusStore().jobsList(None)
     shown = (jobs.apply(index).description() for index in range(jobs.size()))
