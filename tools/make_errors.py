@@ -57,7 +57,7 @@ class ErrorText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(slots=True)
 class Uses:
-    """Places in the code that raise one code."""
+    """Modules that raise one code, and the sentences that they print with it."""
 
     #: Paths below src/tilth.
     modules: set[str] = field(default_factory=set)
@@ -166,7 +166,7 @@ def _title(page: str) -> str:
 
 @cache
 def _headings(path: Path) -> tuple[str, dict[str, str]]:
-    """Return the title of a page, and its headings by what stands behind `#` in links to them."""
+    """Return the title of a page, and its headings by their anchors, as links to them have behind `#`."""
     found = re.findall(r"^#{1,6} (.+?)\s*$", path.read_text(), re.MULTILINE)
     return found[0], {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-"): text for text in found}
 

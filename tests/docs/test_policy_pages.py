@@ -114,7 +114,7 @@ def test_prose_is_not_cut_by_its_code() -> None:
 
 
 def _table_rows(text: str) -> int:
-    """How many rows a table has without its header and the line below it; 0 without a table."""
+    """Number of rows that a table has without its header and the line below it; 0 without a table."""
     return max(0, len(re.findall(r"^\|", text, re.MULTILINE)) - 2)
 
 
@@ -128,7 +128,7 @@ def _value(shown: str) -> float:
 
 
 def _is_default(shown: str, default: str) -> bool:
-    """Whether a cell says the default, without its unit."""
+    """True if a cell says the default, without its unit."""
     plain = default.strip("`")
     return shown == plain or plain.startswith(f"{shown} ")
 

@@ -43,7 +43,7 @@ def test_every_page_is_in_the_menu_once_but_those_of_errors() -> None:
 
 def test_a_new_page_of_a_folder_needs_no_line_and_any_other_page_is_refused() -> None:
     sections = dict(make_site.menu([PAGE, "docs/operate/servers.md", "docs/migrate/delta"], INDEX))
-    # Pages that the index has stand before.
+    # Pages of the index come first.
     assert sections == {"Migrate": ["docs/migrate/delta"], "Operate": ["docs/operate/servers.md", PAGE]}
     with pytest.raises(ValueError, match=r"docs/lost/page is in no section"):
         make_site.menu(["docs/lost/page"], INDEX)

@@ -1,4 +1,4 @@
-"""The tutorial that no test runs as it stands: its statements are read, settings of its commands take their values."""
+"""The tutorial that no test runs as it is: its statements are read, settings of its commands take their values."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple
 
 #: Arrays of maps of structs of ...: no deeper than this.
 DEPTH_MAX = 32
-_PRECISION_MAX = 38
+PRECISION_MAX = 38
 #: Default precision of DateTime64, as in ClickHouse.
 _DATETIME64_DIGITS = 3
 
@@ -182,8 +182,8 @@ def _decimal(cursor: Cursor) -> WrittenType:
     token = cursor.peek()
     precision = cursor.integer("the number of digits")
     scale = cursor.integer("the digits behind the point") if cursor.accept_symbol(",") else 0
-    if not 1 <= precision <= _PRECISION_MAX or scale > precision:
-        hint = f"1 to {_PRECISION_MAX} digits, at most all of them behind the point"
+    if not 1 <= precision <= PRECISION_MAX or scale > precision:
+        hint = f"1 to {PRECISION_MAX} digits, at most all of them behind the point"
         raise cursor.refused(f"decimal({precision},{scale}) is not supported", at=token, hint=hint)
     cursor.expect_symbol(")")
     return WrittenType(Decimal(precision, scale))

@@ -22,7 +22,16 @@ from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import Token, TokenKind, name_value, string_value
 from tilth.migration.checks import UUID_CALL
 from tilth.migration.clickhouse_types import end_of_type, replace_types
-from tilth.migration.draft import Draft, is_word, matching, shown, split_at_commas
+from tilth.migration.draft import (
+    Draft,
+    depth_change,
+    is_name,
+    is_word,
+    matching,
+    shown,
+    split_at_commas,
+    without_columns,
+)
 from tilth.migration.report import Difference
 from tilth.query.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS
 
@@ -35,7 +44,6 @@ _MONOTONIC = re.compile(r"(toStartOf\w+|toDate|toDateTime|toYYYYMM(DD)?|toMonday
 #: Partition functions of Spark and Iceberg, by names that ClickHouse has for parts of a date.
 _PARTITION_WORDS = ("MONTH", "DAY", "HOUR")
 _KAFKA_ENGINE = re.compile(r"(Cnch|Ha)?Kafka", re.IGNORECASE)
-_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 _TTL_ACTIONS = ("TO", "GROUP", "RECOMPRESS", "WHERE", "SET")
 #: Words behind a column's type that end at the next of them, and what to do instead.
 _LEFT_OUT_OF_COLUMN = {
@@ -106,9 +114,7 @@ def translate_table(draft: Draft) -> None:
     tokens = draft.tokens
     opening = _columns_at(tokens)
     if opening is None:
-        why = "the columns are not written"
-        hint = "SHOW CREATE TABLE elsewhere, and import the columns; then INSERT .. SELECT"
-        raise draft.refused(0, "CREATE TABLE without columns", why, hint)
+        raise without_columns(draft, 0)
     closing = matching(tokens, opening)
     table = _Table(draft, tokens, opening, closing, tuple(_clauses(tokens, closing + 1)))
     _change_engine(table)
@@ -161,7 +167,7 @@ def _clauses(tokens: Sequence[Token], start: int) -> Iterator[Clause]:
     depth = 0
     for index in range(start, len(tokens)):
         token = tokens[index]
-        depth += (token.text in "([{") - (token.text in ")]}") if token.kind is TokenKind.SYMBOL else 0
+        depth += depth_change(token)
         words = _clause_at(tokens, index) if depth == 0 else ""
         if not words or (begun is not None and index <= begun[2] and words != "SETTINGS"):
             continue
@@ -199,7 +205,7 @@ def _change_engine(table: _Table) -> None:
         why = "its engine decides which rows there are"
         raise table.draft.refused(0, "CREATE TABLE without ENGINE", why, "write ENGINE = MergeTree ORDER BY ..")
     arguments = table.tokens[clause.inside : clause.end]
-    if "replacing" in table.engine.lower() and len(arguments) > 5 and table.tokens[clause.end - 2].kind in _NAMES:
+    if "replacing" in table.engine.lower() and len(arguments) > 5 and is_name(table.tokens[clause.end - 2]):
         _refuse_deleting(table, clause)
     found = _SHARED.fullmatch(table.engine)
     if found is None:
@@ -213,7 +219,7 @@ def _change_engine(table: _Table) -> None:
 def _refuse_deleting(table: _Table, clause: Clause) -> None:
     """Raises RefusedError where the engine names a column by which rows are deleted, behind the version."""
     tokens = table.tokens
-    is_second = tokens[clause.end - 3].text == "," and tokens[clause.end - 4].kind in _NAMES
+    is_second = tokens[clause.end - 3].text == "," and is_name(tokens[clause.end - 4])
     if is_second:
         column = name_value(tokens[clause.end - 2])
         why = "a row that deletes is not hidden by a column of the table"
@@ -240,7 +246,7 @@ def _change_elements(table: _Table) -> None:
 
 
 def _is_element(table: _Table, start: int, end: int) -> bool:
-    """True if an index or a key stands here, and no column of that name."""
+    """True if an index or a key is declared here, and no column of that name."""
     if is_word(table.tokens[start], "INDEX"):
         return any(is_word(token, "TYPE") for token in table.tokens[start + 2 : end])
     return end > start + 1 and is_word(table.tokens[start + 1], "KEY")
@@ -269,7 +275,7 @@ def _leaves_out(table: _Table, start: int, end: int) -> bool:
 
 def _change_column(table: _Table, start: int, end: int) -> None:
     tokens = table.tokens
-    if tokens[start].kind not in (TokenKind.WORD, TokenKind.QUOTED):
+    if not is_name(tokens[start]):
         return
     column = shown(name_value(tokens[start]))
     behind = end_of_type(tokens, start + 1, end)
@@ -360,7 +366,7 @@ def _is_key(text: str) -> bool:
 
 def _sort_column(text: str, tokens: Sequence[Token]) -> str | None:
     """Name of the column whose order the element has, as it is written; None: there is none."""
-    names = [token for token in tokens if token.kind in (TokenKind.WORD, TokenKind.QUOTED)]
+    names = [token for token in tokens if is_name(token)]
     if names and is_word(names[-1], "DESC", "ASC"):
         names, tokens = names[:-1], tokens[:-1]
     if len(tokens) == 1 and names:

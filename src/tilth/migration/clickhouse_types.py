@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilth.grammar.text.tokens import Token, TokenKind
-from tilth.migration.draft import Draft, depth_change, is_word, matching, shown
+from tilth.grammar.types import PRECISION_MAX
+from tilth.migration.draft import Draft, depth_change, is_name, is_word, matching, shown
 from tilth.migration.report import Difference
+from tilth.model.text.times import SECOND_DIGITS_MAX
 
-#: Digits behind the second that are stored.
-_SECOND_DIGITS_MAX = 6
-_PRECISION_MAX = 38
 #: Words that end a column's type.
 _BEHIND_TYPE = (
     *("DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL", "CODEC", "COMMENT", "TTL", "NOT", "NULL", "PRIMARY"),
@@ -31,7 +30,8 @@ class _Instead:
     instead: str = ""
 
 
-_INSTEAD = {
+#: Replacements of types, by names in lower case. The grammar refuses each of them (grammar/types.py).
+REPLACED = {
     "ipv4": _Instead("String", _AS_TEXT, "UInt32 where addresses are compared"),
     "ipv6": _Instead("String", _AS_TEXT),
     "json": _Instead("String", "kept as text", "get_json_object when reading, or columns for its fields"),
@@ -72,7 +72,7 @@ def replace_types(draft: Draft, tokens: Sequence[Token], start: int, end: int, c
     index = start
     while index < end:
         token = tokens[index]
-        is_name_of_field = index + 1 < end and tokens[index + 1].kind in (TokenKind.WORD, TokenKind.QUOTED)
+        is_name_of_field = index + 1 < end and is_name(tokens[index + 1])
         if token.kind is not TokenKind.WORD or is_name_of_field:
             index += 1
             continue
@@ -96,19 +96,19 @@ def _replace_type(draft: Draft, tokens: Sequence[Token], at: int, last: int, col
         why = "one column that is a list of structs, not a column of each field"
         draft.find(Difference.DIFFERS, token.start, f"{column} {written} is created as Array(Tuple(..))", why)
         return False
-    if name == "datetime64" and last > at and _digits(tokens[at + 2]) > _SECOND_DIGITS_MAX:
-        draft.replace(tokens[at + 2].start, tokens[at + 2].end, str(_SECOND_DIGITS_MAX))
+    if name == "datetime64" and last > at and _digits(tokens[at + 2]) > SECOND_DIGITS_MAX:
+        draft.replace(tokens[at + 2].start, tokens[at + 2].end, str(SECOND_DIGITS_MAX))
         why = "times have microseconds at most, and values with further digits are refused"
         draft.find(
             Difference.DIFFERS,
             token.start,
-            f"{column} {written} is created as DateTime64({_SECOND_DIGITS_MAX})",
+            f"{column} {written} is created as DateTime64({SECOND_DIGITS_MAX})",
             why,
             "Int64 with nanoseconds",
         )
         return False
-    is_long = name in ("decimal", "dec", "numeric") and last > at and _digits(tokens[at + 2]) > _PRECISION_MAX
-    found = _INSTEAD["decimal256" if is_long else name] if is_long or name in _INSTEAD else None
+    is_long = name in ("decimal", "dec", "numeric") and last > at and _digits(tokens[at + 2]) > PRECISION_MAX
+    found = REPLACED["decimal256" if is_long else name] if is_long or name in REPLACED else None
     if name.startswith("interval"):
         found = _Instead("Int64", "a number of units")
     if found is None:

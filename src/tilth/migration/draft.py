@@ -79,7 +79,7 @@ class Draft:
         line = self.lines_before + 1
         message = error.message
         if isinstance(error, SqlSyntaxError):
-            message = message.partition(": line=")[0]
+            message = message_without_position(error)
             if not self.is_changed and "line" in error.facts:
                 line = self.lines_before + error.line
         return RefusedError(DdlFinding(line=line, kind=Difference.REFUSED, what=message, instead=error.hint))
@@ -108,6 +108,21 @@ def shown(text: str) -> str:
     return line if len(line) <= _SHOWN_MAX else f"{line[:_SHOWN_MAX]}.."
 
 
+def message_without_position(error: SqlSyntaxError) -> str:
+    """The message of a parser, whose position is that of another text than the script."""
+    return error.message.partition(": line=")[0]
+
+
+def without_columns(draft: Draft, position: int, elsewhere: str = "elsewhere") -> RefusedError:
+    """The refusal of a CREATE TABLE whose columns are not in the statement. `elsewhere`: where to find them."""
+    hint = f"SHOW CREATE TABLE {elsewhere}, and import the columns; then INSERT .. SELECT"
+    return draft.refused(position, "CREATE TABLE without columns", "the columns are not written", hint)
+
+
+def is_name(token: Token) -> bool:
+    return token.kind in (TokenKind.WORD, TokenKind.QUOTED)
+
+
 def is_word(token: Token, *words: str) -> bool:
     return token.kind is TokenKind.WORD and token.text.upper() in words
 
@@ -130,7 +145,7 @@ def matching(tokens: Sequence[Token], opening: int) -> int:
 
 
 def split_at_commas(tokens: Sequence[Token], start: int, end: int) -> list[tuple[int, int]]:
-    """Ranges of tokens between commas that stand outside of brackets, without empty ones."""
+    """Ranges of tokens between commas outside of brackets, without empty ones."""
     ranges: list[tuple[int, int]] = []
     depth, begun = 0, start
     for index in range(start, end):

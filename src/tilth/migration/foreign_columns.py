@@ -17,7 +17,7 @@ from tilth.grammar.statements import ColumnSpec, Name
 from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import TokenKind, next_token, string_value
 from tilth.grammar.types import DEPTH_MAX, WrittenType, parse_type
-from tilth.migration.draft import Draft, shown
+from tilth.migration.draft import Draft, message_without_position, shown, without_columns
 from tilth.migration.report import Difference
 from tilth.model.table import ColumnKind
 from tilth.model.types import quoted
@@ -50,9 +50,6 @@ class ForeignTable:
     #: Types that the system spells as another one here, by their names without brackets.
     spelled: Mapping[str, str] = field(default_factory=dict)
 
-    def has(self, column: str) -> bool:
-        return any(each.name.lower() == column.lower() for each in self.columns)
-
 
 def text_value(cursor: Cursor, what: str) -> str:
     """Read a text in single or double quotes."""
@@ -76,6 +73,19 @@ def read_name(draft: Draft, cursor: Cursor) -> Name:
     if len(parts) == 2 and parts[0].lower() in ("delta", "iceberg", "parquet") and "/" in parts[1]:
         raise draft.refused(at, f"a table by its path, {shown(parts[1])}", "tables have names", "write database.table")
     return Name(parts[-2] if len(parts) > 1 else None, parts[-1])
+
+
+def read_table(draft: Draft, cursor: Cursor, spelled: Mapping[str, str], elsewhere: str = "elsewhere") -> ForeignTable:
+    """Read what follows CREATE TABLE, up to the clauses behind the columns. `elsewhere`: where the table is now.
+
+    Raises SqlSyntaxError and RefusedError.
+    """
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    table = ForeignTable(name=read_name(draft, cursor), if_not_exists=if_not_exists, spelled=spelled)
+    if not cursor.is_symbol("("):
+        raise without_columns(draft, cursor.peek().start, elsewhere)
+    read_columns(draft, cursor, table)
+    return table
 
 
 def read_columns(draft: Draft, cursor: Cursor, table: ForeignTable) -> None:
@@ -157,7 +167,7 @@ def _parsed(draft: Draft, at: int, text: str) -> WrittenType:
         written = parse_type(cursor)
         cursor.end()
     except SqlSyntaxError as error:
-        raise draft.refused(at, error.message.partition(": line=")[0], instead=error.hint) from error
+        raise draft.refused(at, message_without_position(error), instead=error.hint) from error
     return written
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from tilth.grammar.statements import CreateTable
 from tilth.grammar.text.cursor import Cursor
 from tilth.migration.draft import Draft, shown
-from tilth.migration.foreign_columns import ForeignTable, read_columns, read_name, text_value
+from tilth.migration.foreign_columns import ForeignTable, read_table, text_value
 from tilth.migration.report import Difference
 from tilth.model.table import Engine, Transform, TransformKind
 from tilth.model.types import Kind, Simple
@@ -29,7 +29,6 @@ _TIMES = (Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ), Simple(Kind.DATE))
 class _Partitions:
     transforms: tuple[Transform, ...] = ()
     comment: str = ""
-    is_kudu: bool = False
 
 
 def read_kudu_table(draft: Draft) -> CreateTable:
@@ -40,13 +39,7 @@ def read_kudu_table(draft: Draft) -> CreateTable:
     if cursor.accept("EXTERNAL"):
         draft.find(Difference.LEFT_OUT, at, "EXTERNAL", "files lie in the storage of the table")
     cursor.expect("TABLE")
-    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    table = ForeignTable(name=read_name(draft, cursor), spelled=_SPELLED)
-    if not cursor.is_symbol("("):
-        why = "the columns are not written"
-        hint = "SHOW CREATE TABLE in Impala, and import the columns; then INSERT .. SELECT"
-        raise draft.refused(cursor.peek().start, "CREATE TABLE without columns", why, hint)
-    read_columns(draft, cursor, table)
+    table = read_table(draft, cursor, _SPELLED, "in Impala")
     clauses = _Partitions()
     while not cursor.at_end:
         _read_clause(draft, cursor, table, clauses)
@@ -61,7 +54,7 @@ def read_kudu_table(draft: Draft) -> CreateTable:
         name=table.name,
         columns=tuple(table.columns),
         engine=Engine.MERGE_TREE,
-        if_not_exists=if_not_exists,
+        if_not_exists=table.if_not_exists,
         partition_by=clauses.transforms,
         order_by=key,
         unique_key=key if table.is_key_unique else (),

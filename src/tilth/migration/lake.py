@@ -16,7 +16,7 @@ from tilth.grammar.keys import parse_key, parse_partition_by
 from tilth.grammar.statements import CreateTable
 from tilth.grammar.text.cursor import Cursor
 from tilth.migration.draft import Draft, shown
-from tilth.migration.foreign_columns import ForeignTable, read_columns, read_name, text_value
+from tilth.migration.foreign_columns import ForeignTable, read_columns, read_table, text_value
 from tilth.migration.report import Difference
 from tilth.model.table import Engine, Transform, TransformKind
 from tilth.query.settings import TABLE_SETTINGS
@@ -80,13 +80,7 @@ def read_lake_table(draft: Draft) -> CreateTable:
     cursor = Cursor(draft.text)
     cursor.expect("CREATE")
     _read_head(draft, cursor)
-    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    table = ForeignTable(name=read_name(draft, cursor), if_not_exists=if_not_exists)
-    if not cursor.is_symbol("("):
-        why = "the columns are not written"
-        hint = "SHOW CREATE TABLE elsewhere, and import the columns; then INSERT .. SELECT"
-        raise draft.refused(cursor.peek().start, "CREATE TABLE without columns", why, hint)
-    read_columns(draft, cursor, table)
+    table = read_table(draft, cursor, {})
     clauses = _Clauses()
     while not cursor.at_end:
         _read_clause(draft, cursor, table, clauses)
@@ -105,7 +99,7 @@ def read_lake_table(draft: Draft) -> CreateTable:
         name=table.name,
         columns=tuple(table.columns),
         engine=Engine.MERGE_TREE,
-        if_not_exists=if_not_exists,
+        if_not_exists=table.if_not_exists,
         partition_by=clauses.partition_by,
         order_by=clauses.order_by,
         settings=tuple(clauses.settings.items()),
@@ -177,8 +171,11 @@ def _read_partitions(draft: Draft, cursor: Cursor, table: ForeignTable, clauses:
         at = cursor.peek().start
         if cursor.is_name(1) and not cursor.is_symbol("(", 1):
             more = ForeignTable(name=table.name)
-            inner = Cursor(f"({cursor.expression('a column', stop_at_comma=True)})")
-            read_columns(Draft(inner.text, draft.line_at(at) - 1), inner, more)
+            text = cursor.expression("a column", stop_at_comma=True)
+            inner = Cursor(f"({text})")
+            read_columns(Draft(inner.text, draft.line_at(at) - 1, draft.findings), inner, more)
+            if not more.columns:
+                raise draft.refused(at, f"PARTITIONED BY {shown(text)}", "no column and no partition function of Tilth")
             table.columns += more.columns
             transforms.append(Transform(kind=TransformKind.IDENTITY, column=more.columns[0].name))
         else:

@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from tilth.base.settings import read_settings
 from tilth.grammar.statements import ColumnSpec, CreateTable
 from tilth.grammar.text.tokens import words_of
-from tilth.migration.report import Difference, ForeignSystem
+from tilth.migration.report import OF_CLICKHOUSE, Difference, ForeignSystem
 from tilth.model.checks import IntegerRange, LengthMax, OneOf, UuidText
 from tilth.model.storage import STORAGE_SETTING
 from tilth.model.table import Engine
-from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
+from tilth.model.types import Decimal, Kind, Map, kinds_in, leaves_of
 from tilth.query.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS
 from tilth.storage import StorageSettings
 
 #: Columns that a finding names.
 _COLUMNS_SHOWN_MAX = 5
-_OF_CLICKHOUSE = (ForeignSystem.CLICKHOUSE, ForeignSystem.BYCONITY)
 _UINT64_MAX = (1 << 64) - 1
 _ERROR_MODE = "kafka_handle_error_mode"
 
@@ -50,22 +49,8 @@ class _TypeRule:
     has: Callable[[ColumnSpec], bool]
 
 
-def _leaves(data_type: DataType) -> Iterator[DataType]:
-    match data_type:
-        case Array(element=element):
-            yield from _leaves(element)
-        case Map(key=key, value=value):
-            yield from _leaves(key)
-            yield from _leaves(value)
-        case Struct(fields=fields):
-            for each in fields:
-                yield from _leaves(each.type)
-        case _:
-            yield data_type
-
-
 def _has_kind(kind: Kind) -> Callable[[ColumnSpec], bool]:
-    return lambda spec: Simple(kind) in _leaves(spec.type)
+    return lambda spec: kind in kinds_in(spec.type)
 
 
 def _has_rule(kind: type) -> Callable[[ColumnSpec], bool]:
@@ -78,7 +63,7 @@ def _is_word_in(*words: str) -> Callable[[ColumnSpec], bool]:
 
 def _is_plain_text(spec: ColumnSpec) -> bool:
     others = any(isinstance(check.rule, OneOf | UuidText | LengthMax) for check in spec.checks)
-    return Simple(Kind.STRING) in _leaves(spec.type) and not others
+    return Kind.STRING in kinds_in(spec.type) and not others
 
 
 def _is_uint64(spec: ColumnSpec) -> bool:
@@ -229,7 +214,7 @@ _DECIMAL_RULE = _TypeRule(
     "decimals are stored with all digits; results of arithmetic have Spark's precision",
     "a sum or product may have other digits behind the point",
     "CAST the result",
-    lambda spec: not _is_uint64(spec) and any(isinstance(leaf, Decimal) for leaf in _leaves(spec.type)),
+    lambda spec: not _is_uint64(spec) and any(isinstance(leaf, Decimal) for leaf in leaves_of(spec.type)),
 )
 
 
@@ -244,7 +229,7 @@ def meanings_of_columns(columns: Sequence[ColumnSpec], source: ForeignSystem) ->
 
 
 def _rules(source: ForeignSystem) -> Sequence[_TypeRule]:
-    if source in _OF_CLICKHOUSE:
+    if source in OF_CLICKHOUSE:
         return (*_CLICKHOUSE_RULES, *_ALIAS_RULES, _DECIMAL_RULE)
     return (*_KUDU_RULES, _DECIMAL_RULE) if source is ForeignSystem.KUDU else _LAKE_RULES
 
@@ -285,7 +270,7 @@ def _of_keys(table: CreateTable, source: ForeignSystem) -> Iterator[Meaning]:
             "Kudu's INSERT refuses or ignores it; here each INSERT is an UPSERT",
             "SELECT the key before an INSERT that must not replace",
         )
-    if table.partition_by and table.unique_key and source in _OF_CLICKHOUSE and _is_unique_by_partition(table):
+    if table.partition_by and table.unique_key and source in OF_CLICKHOUSE and _is_unique_by_partition(table):
         yield Meaning(
             Difference.NOTE,
             "a key is unique within its partition",

@@ -16,6 +16,10 @@ class ForeignSystem(StrEnum):
     ICEBERG = "iceberg"
 
 
+#: Systems whose statements are ClickHouse's.
+OF_CLICKHOUSE = (ForeignSystem.CLICKHOUSE, ForeignSystem.BYCONITY)
+
+
 class StatementVerdict(StrEnum):
     """Outcome of one statement."""
 

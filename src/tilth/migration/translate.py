@@ -36,11 +36,19 @@ from tilth.grammar.text.script import ranges
 from tilth.grammar.text.tokens import Token, TokenKind, name_value, words_of
 from tilth.migration.checks import check, spark_defaults
 from tilth.migration.clickhouse import check_partition_words, translate_table
-from tilth.migration.draft import Draft, RefusedError, is_word, shown
+from tilth.migration.draft import Draft, RefusedError, is_name, is_word, message_without_position, shown
 from tilth.migration.kudu import read_kudu_table
 from tilth.migration.lake import read_lake_table
 from tilth.migration.meanings import meanings, meanings_of_columns
-from tilth.migration.report import DdlFinding, DdlReport, Difference, ForeignSystem, StatementVerdict, Translated
+from tilth.migration.report import (
+    OF_CLICKHOUSE,
+    DdlFinding,
+    DdlReport,
+    Difference,
+    ForeignSystem,
+    StatementVerdict,
+    Translated,
+)
 from tilth.model.table import Engine
 from tilth.query.settings import settings_without_effect
 from tilth.statements.definitions.databases import CreateDatabase, UseDatabase
@@ -48,7 +56,6 @@ from tilth.statements.definitions.storages import CreateStorage
 from tilth.statements.definitions.warehouses import CreateWarehouse
 from tilth.statements.registry import FORMS
 
-_OF_CLICKHOUSE = (ForeignSystem.CLICKHOUSE, ForeignSystem.BYCONITY)
 #: Settings under which definitions mean what they do in ClickHouse and ByConity.
 CLICKHOUSE_SETTINGS = (("data_type_default_nullable", "0"), ("dialect", "clickhouse"))
 #: Operations of ALTER that declare something, and change no rows.
@@ -75,7 +82,7 @@ _SKIPPED = {
     ),
     "SET": "settings of a session; those of ClickHouse's own defaults are set by import-ddl",
 }
-#: Beginnings of the engines that take a block of rows once.
+#: Beginnings of the engines that store a block of rows once.
 _REPLICATED = ("replicated", "shared")
 #: Clauses of a view's definition about accounts, by their first word.
 _ACCOUNT_CLAUSES = ("DEFINER", "SQL")
@@ -113,7 +120,7 @@ def _statements(text: str, source: ForeignSystem | None, script: _Script) -> Ite
 
 
 def _unreadable(error: SqlSyntaxError, source: ForeignSystem) -> Translated:
-    message = error.message.partition(": line=")[0]
+    message = message_without_position(error)
     why = "nothing behind it is read"
     finding = DdlFinding(line=error.line, kind=Difference.REFUSED, what=message, why=why, instead=error.hint)
     return Translated(
@@ -149,13 +156,13 @@ def _translated(draft: Draft, given: ForeignSystem | None, script: _Script) -> T
         source=source,
         verdict=verdict,
         statement=statement,
-        settings=CLICKHOUSE_SETTINGS if statement is not None and source in _OF_CLICKHOUSE else (),
+        settings=CLICKHOUSE_SETTINGS if statement is not None and source in OF_CLICKHOUSE else (),
         findings=tuple(sorted(draft.findings, key=lambda each: each.line)),
     )
 
 
 def _agree(given: ForeignSystem, found: ForeignSystem) -> bool:
-    same = (_OF_CLICKHOUSE, (ForeignSystem.DELTA, ForeignSystem.ICEBERG))
+    same = (OF_CLICKHOUSE, (ForeignSystem.DELTA, ForeignSystem.ICEBERG))
     return given is found or any(given in each and found in each for each in same)
 
 
@@ -196,7 +203,7 @@ def _described(tokens: Sequence[Token]) -> str:
             while at + 2 < len(tokens) and tokens[at + 1].text == "." and len(parts) < 3:
                 at += 2
                 parts.append(tokens[at])
-            name = ".".join(part.text for part in parts if part.kind in (TokenKind.WORD, TokenKind.QUOTED))
+            name = ".".join(part.text for part in parts if is_name(part))
             return shown(" ".join([*words, name]).strip()) if name or words else shown(token.text)
         words.append(token.text.upper())
     return shown(" ".join(words))
@@ -218,7 +225,7 @@ def _verdict(draft: Draft, source: ForeignSystem, script: _Script) -> tuple[Stat
     if first in _SKIPPED:
         _find_skipped(draft, first)
         return StatementVerdict.SKIPPED, None
-    if source not in _OF_CLICKHOUSE and _creates_table(tokens):
+    if source not in OF_CLICKHOUSE and _creates_table(tokens):
         return _rewritten(draft, source, script)
     return _kept(draft, source, script)
 
@@ -258,7 +265,7 @@ def _kept(draft: Draft, source: ForeignSystem, script: _Script) -> tuple[Stateme
     """Keep the text as it is where Tilth reads it, else without what Tilth does not have."""
     text = draft.text
     double = next((token for token in draft.tokens if token.text[0] == '"'), None)
-    if source not in _OF_CLICKHOUSE and double is not None:
+    if source not in OF_CLICKHOUSE and double is not None:
         why = "in double quotes Tilth reads a name, where Spark and Impala read a text"
         raise draft.refused(double.start, shown(double.text), why, "write texts in single quotes")
     try:
@@ -279,7 +286,7 @@ def _kept(draft: Draft, source: ForeignSystem, script: _Script) -> tuple[Stateme
 
 
 def _check(statement: Statement, source: ForeignSystem) -> None:
-    check(statement, is_nullable=source not in _OF_CLICKHOUSE)
+    check(statement, is_nullable=source not in OF_CLICKHOUSE)
 
 
 def _admitted(
@@ -288,7 +295,7 @@ def _admitted(
     verdict = StatementVerdict.CHANGED if draft.is_changed else StatementVerdict.UNCHANGED
     match statement:
         case CreateTable():
-            if statement.partition_by and source in _OF_CLICKHOUSE:
+            if statement.partition_by and source in OF_CLICKHOUSE:
                 check_partition_words(draft, is_keyed=bool(statement.unique_key))
             _find_meanings(draft, statement, source)
             script.engines[_key(statement.name)] = statement.engine
@@ -302,7 +309,7 @@ def _admitted(
             columns = [each.column for each in operations if isinstance(each, AddColumn | ModifyColumn)]
             for meaning in meanings_of_columns(columns, source):
                 draft.find(meaning.kind, 0, meaning.what, meaning.why, meaning.instead)
-            if source in _OF_CLICKHOUSE:
+            if source in OF_CLICKHOUSE:
                 _find_spark_defaults(draft, columns)
         case CreateDatabase() | UseDatabase() | CreateWarehouse() | CreateStorage():
             pass
@@ -317,7 +324,7 @@ def _find_meanings(draft: Draft, table: CreateTable, source: ForeignSystem) -> N
         draft.find(each.kind, _position(draft, each.column), each.what, each.why, each.instead)
     for notice in settings_without_effect(name for name, _ in table.settings):
         draft.find(Difference.NOTE, 0, notice)
-    if source in _OF_CLICKHOUSE:
+    if source in OF_CLICKHOUSE:
         _find_spark_defaults(draft, table.columns)
     if not table.unique_key and _engine(draft.tokens).lower().startswith(_REPLICATED):
         what = "an INSERT that is sent again adds its rows again"
@@ -334,10 +341,8 @@ def _find_spark_defaults(draft: Draft, columns: Sequence[ColumnSpec]) -> None:
 
 def _position(draft: Draft, column: str) -> int:
     """Position of a column's definition; the beginning where there is none."""
-    names = (TokenKind.WORD, TokenKind.QUOTED)
-    tokens = draft.tokens
-    for before, token in pairwise(tokens):
-        if column and before.text in "(," and token.kind in names and name_value(token) == column:
+    for before, token in pairwise(draft.tokens):
+        if column and before.text in "(," and is_name(token) and name_value(token) == column:
             return token.start
     return 0
 
@@ -385,9 +390,9 @@ def _attaches_table(tokens: Sequence[Token]) -> bool:
 
 def _mend_head(draft: Draft) -> None:
     tokens = draft.tokens
-    for token in tokens[:3]:
-        if is_word(token, "OR") and is_word(tokens[tokens.index(token) + 1], "REPLACE"):
-            draft.replace(token.start, tokens[tokens.index(token) + 1].end, "")
+    for token, behind in pairwise(tokens[:4]):
+        if is_word(token, "OR") and is_word(behind, "REPLACE"):
+            draft.replace(token.start, behind.end, "")
             why = "an existing table would be lost: nothing is dropped"
             draft.find(Difference.LEFT_OUT, token.start, "OR REPLACE", why, "DROP it first, if it is meant")
     if _attaches_table(tokens):

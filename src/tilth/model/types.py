@@ -9,7 +9,7 @@ Tests: tests/unit/model/text/test_literals.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import assert_never
 
@@ -88,18 +88,24 @@ def spark_name(data_type: DataType) -> str:
 
 def kinds_in(data_type: DataType) -> frozenset[Kind]:
     """The types without parameters that values of the type consist of, at any depth."""
+    return frozenset(leaf.kind for leaf in leaves_of(data_type) if isinstance(leaf, Simple))
+
+
+def leaves_of(data_type: DataType) -> Iterator[Simple | Decimal]:
+    """Yield the types without others in them that values of the type consist of."""
     match data_type:
-        case Simple(kind=kind):
-            return frozenset({kind})
-        case Decimal():
-            return frozenset()
+        case Simple() | Decimal():
+            yield data_type
         case Array(element=element):
-            return kinds_in(element)
+            yield from leaves_of(element)
         case Map(key=key, value=value):
-            return kinds_in(key) | kinds_in(value)
+            yield from leaves_of(key)
+            yield from leaves_of(value)
         case Struct(fields=fields):
-            return frozenset[Kind]().union(*(kinds_in(field.type) for field in fields))
-    assert_never(data_type)
+            for field in fields:
+                yield from leaves_of(field.type)
+        case _:
+            assert_never(data_type)
 
 
 def quoted(name: str) -> str:

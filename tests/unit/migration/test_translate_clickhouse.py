@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.long import examples
+from tilth.grammar.errors import UnsupportedSqlError
+from tilth.grammar.text.cursor import Cursor
+from tilth.grammar.types import parse_type
 from tilth.migration import Difference, ForeignSystem, StatementVerdict, Translated, translate_script
+from tilth.migration.clickhouse_types import REPLACED
 from tilth.statements.registry import parse
 
 COLUMNS = 10_000
@@ -58,6 +63,15 @@ def test_fields_named_like_types_stay() -> None:
     text = "CREATE TABLE t (a Tuple(time Int32, json String, ipv4 IPv4)) ENGINE = MergeTree ORDER BY tuple()"
     translated = one(text)
     assert translated.statement == text.replace("ipv4 IPv4", "ipv4 String")
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_type_that_is_replaced_is_none_of_the_grammar_and_its_replacement_is(name: str) -> None:
+    with pytest.raises(UnsupportedSqlError):
+        parse_type(Cursor(name))
+    replacement = Cursor(REPLACED[name].type)
+    parse_type(replacement)
+    assert replacement.at_end
 
 
 def test_columns_without_nullable_stay_not_null() -> None:
@@ -154,6 +168,11 @@ def test_a_table_of_very_many_columns() -> None:
     assert max(each.line for each in translated.findings) == COLUMNS + 1
 
 
+def test_a_statement_that_ends_early_is_refused() -> None:
+    for text in ("CREATE OR", "CREATE", "ATTACH TABLE", "CREATE TABLE t (", "CREATE TABLE t (a DateTime64("):
+        assert one(text).verdict is StatementVerdict.REFUSED, text
+
+
 def test_a_nest_of_brackets_is_refused_and_no_crash() -> None:
     deep = 5000
     for text in (
@@ -168,6 +187,7 @@ def test_a_nest_of_brackets_is_refused_and_no_crash() -> None:
 PIECES = st.sampled_from(
     [
         *("CREATE TABLE", "OR REPLACE", "t", "d.t", "`a.b;c`", '"q"', "(", ")", ",", ";", "'", "''", "'x;'", "\\"),
+        *("CREATE", "OR"),
         *("ENGINE =", "MergeTree", "ReplacingMergeTree(v)", "Kafka", "ORDER BY", "PARTITION BY", "TTL", "SETTINGS"),
         *("USING delta", "USING iceberg", "STORED AS KUDU", "PARTITIONED BY", "PRIMARY KEY", "HASH", "PARTITIONS"),
         *("a Int8", "b IPv4", "c Nested(x Int8)", "s STRUCT<a: INT>", "DEFAULT", "GENERATED ALWAYS AS", "COMMENT"),

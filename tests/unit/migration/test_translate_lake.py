@@ -56,6 +56,12 @@ def test_transforms_of_iceberg(written: str, kind: TransformKind) -> None:
     assert [each.kind for each in table.partition_by] == [kind]
 
 
+def test_a_column_among_the_partitions_is_reported_as_any_other() -> None:
+    translated, table = one("CREATE TABLE t (a INT) USING delta PARTITIONED BY (\nd VARIANT)")
+    assert [column.name for column in table.columns] == ["a", "d"]
+    assert [each.line for each in translated.findings if each.what == "d VARIANT is created as STRING"] == [2]
+
+
 def test_a_property_with_another_unit_keeps_its_length() -> None:
     text = "CREATE TABLE t (a INT) USING iceberg TBLPROPERTIES ('history.expire.max-snapshot-age-ms' = '7200000')"
     assert one(text)[1].settings == (("tablet_history_max_age_sec", "7200"),)
@@ -99,6 +105,7 @@ def test_a_default_that_kudu_computes_once_is_reported() -> None:
         "CREATE TABLE t (a INTERVAL DAY 3) USING delta",
         "CREATE TABLE t (a MAP<STRING>) USING delta",
         "CREATE TABLE t (a INT) USING delta TBLPROPERTIES ('a' = )",
+        "CREATE TABLE t (a INT) USING delta PARTITIONED BY (PRIMARY KEY (a))",
         "CREATE TABLE t (a INT PRIMARY KEY) PARTITION BY HASH (a) PARTITIONS 0 STORED AS KUDU",
         "CREATE TABLE t (a INT PRIMARY KEY) PARTITION BY LIST (a) STORED AS KUDU",
         "CREATE TABLE t (a INT PRIMARY KEY, b INT) PARTITION BY HASH (nope) PARTITIONS 2 STORED AS KUDU",

@@ -11,7 +11,7 @@ Tests: tests/unit/ingest/messages/test_decode.py.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from tilth.model.checks import KEY, Path
 from tilth.model.table import Column
-from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, leaves_of
 from tilth.storage import array_of as stored_array
 from tilth.storage import misfits
 
@@ -119,18 +119,3 @@ def _optional(data_type: DataType) -> Callable[[Any], Any]:
 
 def is_nested(data_type: DataType) -> bool:
     return isinstance(data_type, Array | Map | Struct)
-
-
-def leaves_of(data_type: DataType) -> Iterator[Simple | Decimal]:
-    """The types without others in them that it is made of."""
-    match data_type:
-        case Simple() | Decimal():
-            yield data_type
-        case Array(element=element):
-            yield from leaves_of(element)
-        case Map(key=key, value=value):
-            yield from leaves_of(key)
-            yield from leaves_of(value)
-        case Struct(fields=fields):
-            for field in fields:
-                yield from leaves_of(field.type)

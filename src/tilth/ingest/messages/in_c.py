@@ -20,9 +20,8 @@ import msgspec
 import numpy as np
 
 from tilth.formats import Reading, to_stored
-from tilth.ingest.messages.arrays import leaves_of
 from tilth.model.checks import ELEMENT, KEY, VALUE
-from tilth.model.types import INTEGER_BITS, Array, DataType, Decimal, Kind, Map, Simple, Struct
+from tilth.model.types import INTEGER_BITS, Array, DataType, Decimal, Kind, Map, Simple, Struct, leaves_of
 
 _TIMES = (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 _PYTHON_TYPES: Mapping[Kind, Any] = {
