@@ -62,12 +62,14 @@ class Parts:
         """Return what readers of now see of each of the tables (None: of all), by uuid; a table without commits has
         none. Those that have not changed since the last call are not read again.
         """
-        if tables is None:
-            scan = self._kv.scan(*span(Space.VERSION))
-            stored = {str(unpack(key, "s")[0]): found.version for key, found in scan}
-        else:
+
+        def stored() -> dict[str, int]:
+            if tables is None:
+                scan = self._kv.scan(*span(Space.VERSION))
+                return {str(unpack(key, "s")[0]): found.version for key, found in scan}
             each = ((table, self._kv.get(pack(Space.VERSION, table))) for table in tables)
-            stored = {table: found.version for table, found in each if found is not None}
+            return {table: found.version for table, found in each if found is not None}
+
         return self._totals.of(stored, self._snapshot_of_rows, is_all=tables is None)
 
     def _snapshot_of_rows(self, table: str) -> Snapshot | None:

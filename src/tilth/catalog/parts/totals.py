@@ -40,16 +40,22 @@ class TotalsCache:
         self._known: tuple[object, dict[str, tuple[int, TableTotals]]] = (history(), {})
 
     def of(
-        self, versions: Mapping[str, int], read: Callable[[str], Snapshot | None], *, is_all: bool
+        self,
+        read_versions: Callable[[], Mapping[str, int]],
+        read: Callable[[str], Snapshot | None],
+        *,
+        is_all: bool,
     ) -> dict[str, TableTotals]:
-        """Return the totals of tables by the stored versions that they have now; `read` reads a table that has changed,
-        None: it is gone. `is_all`: there are no other tables, so that others are forgotten.
+        """Return the totals of tables by the stored versions that they have now, as `read_versions` returns them;
+        `read` reads a table that has changed, None: it is gone. `is_all`: there are no other tables, so that others are
+        forgotten.
         """
+        # Before the versions: those of an incarnation that has ended must not be kept for the next one.
+        history = self._history()
         with self._lock:
-            history = self._history()
             before = self._known[1] if self._known[0] == history else {}
         counted: dict[str, tuple[int, TableTotals]] = {}
-        for table, version in versions.items():
+        for table, version in read_versions().items():
             known = before.get(table)
             if known is None or known[0] != version:
                 snapshot = read(table)

@@ -54,15 +54,29 @@ def test_a_table_is_read_once_for_a_version_and_an_incarnation_of_the_store(worl
     reader, history = Reader(world.catalog.parts.snapshot(world.t)), ["first"]
     cache = TotalsCache(history=lambda: history[0])
     known = TableTotals(rows=5, bytes=reader.snapshot.bytes, parts=1, segments=0)
-    assert cache.of({"a": 1, "b": 1}, reader, is_all=True) == {"a": known, "b": known}
-    assert cache.of({"a": 1}, reader, is_all=False) == {"a": known}
-    assert cache.of({"a": 2, "b": 1}, reader, is_all=True) == {"a": known, "b": known}
+    assert cache.of(lambda: {"a": 1, "b": 1}, reader, is_all=True) == {"a": known, "b": known}
+    assert cache.of(lambda: {"a": 1}, reader, is_all=False) == {"a": known}
+    assert cache.of(lambda: {"a": 2, "b": 1}, reader, is_all=True) == {"a": known, "b": known}
     assert reader.read == ["a", "b", "a"]
     # A table that is not among all is forgotten, one that is gone has none.
     reader.gone.add("b")
-    assert cache.of({"a": 2}, reader, is_all=True) == {"a": known}
-    assert cache.of({"a": 2, "b": 1}, reader, is_all=True) == {"a": known}
+    assert cache.of(lambda: {"a": 2}, reader, is_all=True) == {"a": known}
+    assert cache.of(lambda: {"a": 2, "b": 1}, reader, is_all=True) == {"a": known}
     # The same version of another incarnation may have other parts.
     history[0] = "second"
-    assert cache.of({"a": 2}, reader, is_all=True) == {"a": known}
+    assert cache.of(lambda: {"a": 2}, reader, is_all=True) == {"a": known}
     assert reader.read == ["a", "b", "a", "b", "a"]
+
+
+def test_versions_that_were_read_before_a_restore_are_not_kept_for_the_restored_store(world: World) -> None:
+    world.insert(rows=5)
+    reader, history = Reader(world.catalog.parts.snapshot(world.t)), ["first"]
+    cache = TotalsCache(history=lambda: history[0])
+
+    def restored_meanwhile() -> dict[str, int]:
+        history[0] = "second"
+        return {"a": 2}
+
+    cache.of(restored_meanwhile, reader, is_all=True)
+    cache.of(lambda: {"a": 2}, reader, is_all=True)
+    assert reader.read == ["a", "a"]
