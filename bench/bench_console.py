@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 from rich.table import Table
 
+from bench.ha_idle import cpu_seconds
 from bench.report import less, print_report
 from tests.acceptance.console_browser import NARROW, WIDE, Browser
 from tilth.base.clock import SystemClock
@@ -63,7 +64,7 @@ PAGES = (
     "audit",
     "settings",
 )
-#: Whether nothing on the page waits for its first answer.
+#: Script that returns true when nothing on the page waits for its first answer.
 READY = """
 const text = document.querySelector('main')?.innerText ?? ''
 return text.length > 20 && !text.includes('Loading …')
@@ -128,7 +129,7 @@ def load(browser: Browser, page: str) -> float:
 def stay(browser: Browser, node: NodeProcess, minutes: float) -> tuple[float, list[float]]:
     """Go round the pages; return the cores that the node used, and the memory of the page after each round, in MiB."""
     process, heaps = psutil.Process(node.pid), []
-    began, before = time.monotonic(), _cpu_seconds(process)
+    began, before = time.monotonic(), cpu_seconds(process)
     browser.open("#/overview")
     while time.monotonic() - began < minutes * 60:
         for page in PAGES:
@@ -138,7 +139,7 @@ def stay(browser: Browser, node: NodeProcess, minutes: float) -> tuple[float, li
         browser.run("location.hash = '#/overview'")
         time.sleep(STAY_SECONDS)
         heaps.append(browser.run(HEAP) / (1 << 20))
-    return (_cpu_seconds(process) - before) / (time.monotonic() - began), heaps
+    return (cpu_seconds(process) - before) / (time.monotonic() - began), heaps
 
 
 @contextmanager
@@ -165,18 +166,12 @@ def inserting(node: NodeProcess) -> Iterator[None]:
         thread.join()
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
-    """Return what it and all that it has started have used so far."""
-    times = [each.cpu_times() for each in [process, *process.children(recursive=True)]]
-    return sum(each.user + each.system for each in times)
-
-
 def _idle(node: NodeProcess) -> float:
     """Return the cores that the node uses without a browser."""
     process = psutil.Process(node.pid)
-    began, before = time.monotonic(), _cpu_seconds(process)
+    began, before = time.monotonic(), cpu_seconds(process)
     time.sleep(SETTLE_SECONDS)
-    return (_cpu_seconds(process) - before) / (time.monotonic() - began)
+    return (cpu_seconds(process) - before) / (time.monotonic() - began)
 
 
 def _shots(browser: Browser, folder: Path) -> None:

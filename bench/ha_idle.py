@@ -64,12 +64,12 @@ def idle(folder: Path, *, tables: int) -> Idle:
                 return int(str(row[0])), int(str(row[1]))
 
             before, began = counts(), time.monotonic()
-            cpu = _cpu_seconds(server), _cpu_seconds(database)
+            cpu = cpu_seconds(server), cpu_seconds(database)
             time.sleep(WATCH_SECONDS)
             after, seconds = counts(), time.monotonic() - began
             return Idle(
-                server_cpu=(_cpu_seconds(server) - cpu[0]) / seconds,
-                database_cpu=(_cpu_seconds(database) - cpu[1]) / seconds,
+                server_cpu=(cpu_seconds(server) - cpu[0]) / seconds,
+                database_cpu=(cpu_seconds(database) - cpu[1]) / seconds,
                 transactions_s=(after[0] - before[0]) / seconds,
                 rows_written_s=(after[1] - before[1]) / seconds,
                 memory_mb=server.memory_info().rss / (1 << 20),
@@ -98,8 +98,8 @@ def _written(number: int) -> WrittenPart:
     return WrittenPart(partition="all", values=("all",), rows=1000, file=file, ranges={})
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
-    """Return what it and all that it has started have used so far."""
+def cpu_seconds(process: psutil.Process) -> float:
+    """Return the total processor time of a process and of all that it has started."""
     times = [each.cpu_times() for each in [process, *process.children(recursive=True)]]
     return sum(each.user + each.system for each in times)
 

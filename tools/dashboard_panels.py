@@ -56,7 +56,7 @@ class Panel:
     #: Page and heading with more about it.
     page: str
     kind: PanelKind = PanelKind.TIMES
-    #: Whether any number above zero is bad.
+    #: True if any number above zero is bad.
     is_fault: bool = False
 
 
@@ -221,7 +221,7 @@ STREAMS = PanelRow(
         ),
         Panel(
             title="Dead letters",
-            description="Messages that could not be decoded, or that a view could not take, in a second.",
+            description="Messages that could not be decoded, or that a view has refused, in a second.",
             unit=PanelUnit.PER_SECOND,
             queries=(
                 PanelQuery(

@@ -29,8 +29,9 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from tilth.base.errors import TilthError
+from tilth.base.json_lines import unicode_text
 from tilth.base.logs import Log
-from tilth.base.tracing import Attribute, Span, TraceStats
+from tilth.base.tracing import TRACE_HEADER, Attribute, Span, TraceStats
 
 #: Spans that wait for the collector, and those of one request.
 QUEUE_MAX, BATCH_MAX = 4_096, 512
@@ -41,7 +42,6 @@ STOP_SECONDS_MAX = 2.0
 #: Characters of a text; a statement may have megabytes.
 TEXT_MAX = 10_000
 
-_HEADER = "traceparent"
 _PATH = "/v1/traces"
 _SERVICE = "service.name"
 
@@ -66,7 +66,7 @@ class OpenTelemetryTracer:
 
     def begin(self, name: str, *, parent: str, attributes: Mapping[str, Attribute]) -> Span:
         # A header that is not valid gives no parent.
-        context: Context | None = _propagator.extract({_HEADER: parent}, Context()) if parent else None
+        context: Context | None = _propagator.extract({TRACE_HEADER: parent}, Context()) if parent else None
         begun = _OpenTelemetrySpan(self._tracer.start_span(name, context))
         begun.set(**attributes)
         return begun
@@ -101,7 +101,7 @@ class _OpenTelemetrySpan:
     def traceparent(self) -> str:
         carrier: dict[str, str] = {}
         _propagator.inject(carrier, trace.set_span_in_context(self.inner, Context()))
-        return carrier.get(_HEADER, "")
+        return carrier.get(TRACE_HEADER, "")
 
     @property
     def trace_id(self) -> str:
@@ -126,7 +126,7 @@ class _SpanQueue(SpanProcessor):
     """Spans that have ended, until a thread has sent them."""
 
     def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
-        # The library reports each failure with its traceback; one line says it here.
+        # The library logs each failure with its traceback; here one line reports it.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._exporter = exporter
         self._endpoint = endpoint
@@ -207,7 +207,7 @@ def _resource(names: Mapping[str, str]) -> Resource:
 def _valid(value: Attribute) -> Attribute:
     """Return the value as OTLP can carry it: UTF-8 of bounded length, integers of 64 bits."""
     if isinstance(value, str):
-        return value[:TEXT_MAX].encode("utf-8", "backslashreplace").decode()
+        return unicode_text(value[:TEXT_MAX])
     if isinstance(value, int) and abs(value) >= 2**63:
         return str(value)
     return value

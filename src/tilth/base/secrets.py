@@ -2,8 +2,8 @@
 
 Covers: the placeholder, words in names of secrets, replacing known secrets in a text. Does not cover: log lines
 (logs.py), which settings are secrets (each room's `settings.py`), where they are stored (tilth.catalog).
-Always holds: a quote of the beginning of a secret is replaced as far as it matches, so that a message that cuts a
-secret off shows no part of it.
+Always holds: a quote of the beginning of a secret is replaced up to its first other character, so that a message
+that cuts a secret off shows no part of it.
 
 Tests: tests/unit/base/test_logs.py.
 """

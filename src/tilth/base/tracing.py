@@ -30,6 +30,8 @@ Attribute = str | bool | int | float
 _LIBRARIES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 #: Parent of a span that is not recorded, nor are its parts.
 UNTRACED = "-"
+#: W3C's header with the span that a request is a part of.
+TRACE_HEADER = "traceparent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class TraceStats:
 
 
 class Span(Protocol):
-    """Something that takes time, under way."""
+    """Work under way, timed from its begin to its end."""
 
     @property
     def traceparent(self) -> str:
@@ -132,10 +134,6 @@ def stop() -> None:
 
 def stats() -> TraceStats:
     return TraceStats() if _tracer is None else _tracer.stats()
-
-
-def is_on() -> bool:
-    return _tracer is not None
 
 
 def begin(name: str, *, parent: str = "", **attributes: Attribute) -> Span:

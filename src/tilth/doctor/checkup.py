@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 from tilth.base.bounded_calls import BoundedCalls, CallAnswered, CallFailed, CallSilent
@@ -25,8 +26,8 @@ class Checkup:
     """One check."""
 
     name: str
-    #: Returns what was found, at least one finding. Its TilthErrors and OSErrors become findings.
-    run: Callable[[], Sequence[Diagnosis]]
+    #: Returns what was found, at least one finding, given this check. Its TilthErrors and OSErrors become findings.
+    run: Callable[[Checkup], Sequence[Diagnosis]]
     #: Heading of the check on the page of the doctor.
     heading: str
 
@@ -50,7 +51,7 @@ def failed(check: str, error: TilthError, page: str) -> Diagnosis:
 def run_checks(clock: Clock, checks: Sequence[Checkup], *, seconds_max: float) -> list[Diagnosis]:
     """Run the checks, and return what they find within the time."""
     outcomes = BoundedCalls[Sequence[Diagnosis]](clock, seconds_max=seconds_max).read(
-        {each.name: each.run for each in checks}
+        {each.name: partial(each.run, each) for each in checks}
     )
     found: list[Diagnosis] = []
     for check in checks:

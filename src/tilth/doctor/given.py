@@ -23,7 +23,7 @@ CHECK = "settings"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenSetup:
-    """A set-up as far as it can be read."""
+    """Settings of a set-up that could be read, and findings about them all."""
 
     #: Texts of settings by canonical name.
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from tilth.base.clock import Clock
@@ -22,7 +21,7 @@ from tilth.doctor.machine import check_clock, check_memory, check_open_files, ch
 from tilth.doctor.network import check_broker
 from tilth.model.diagnosis import Diagnosis
 
-#: Share of the time for all checks that one step of a check may take, so that it can say what hangs.
+#: Share of the time for all checks after which one step of a check is given up, so that the check can say what hangs.
 _STEP_SHARE = 0.8
 
 
@@ -52,9 +51,7 @@ def local_checks(clock: Clock, setup: LocalSetup, *, seconds_max: float) -> list
     checks: list[Checkup] = []
 
     def add(name: str, heading: str, run: Callable[[Checkup], Sequence[Diagnosis]]) -> None:
-        # The check that a finding belongs to is known before it runs.
-        own = Checkup(name=name, heading=heading, run=tuple)
-        checks.append(Checkup(name=name, heading=heading, run=partial(run, own)))
+        checks.append(Checkup(name=name, heading=heading, run=run))
 
     add("java", "java", lambda _: check_java(warehouse.java_home, setup.environment, step))
     add("libraries", "python-libraries-and-spark", check_libraries)

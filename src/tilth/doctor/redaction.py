@@ -1,8 +1,9 @@
-"""Secrets in texts of a bundle: removed by name, by place, and by their values.
+"""Secrets in texts of a bundle: removed by name, by position, and by value.
 
-Covers: lines of logs, settings and rows of system tables; which values of a set-up are secrets. Does not cover: rules
-for statements (query/language/redact.py).
-Always holds: a value of six characters or more that the set-up names as a secret is in no text, wherever it stands.
+Covers: lines of logs, settings and rows of system tables, where a name before a secret, or its position in an address
+or a header, shows what it is; which values of a set-up are secrets. Does not cover: rules for statements
+(query/language/redact.py).
+Always holds: a value of six characters or more that the set-up names as a secret is in no text, at whatever position.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _content(path: str) -> list[str]:
 
 
 def without_any_secret(text: str, secrets: list[str]) -> str:
-    """Return the text without the given secrets, and without whatever a name or a place marks as one."""
+    """Return the text without the given secrets, and without what is one by its name or by its position."""
     from tilth.query.language.redact import redacted
 
     # Whole ones first: a form of a secret may begin as another one does, which would leave its end.
@@ -87,5 +88,5 @@ def without_any_secret(text: str, secrets: list[str]) -> str:
 
 
 def _may_have_secret(line: str) -> bool:
-    """Return whether a rule for statements may find something, as most lines have nothing and the rules take long."""
+    """Return whether a rule for statements may find something, as most lines have nothing and the rules are slow."""
     return bool(_SECRET_NAME.search(line)) or any(each in line for each in ("identified", "IDENTIFIED", "(", "@", "?"))

@@ -9,9 +9,8 @@ finding, not one for each check.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any, Protocol
 
 from tilth.base.clock import Clock
@@ -50,26 +49,20 @@ class ServerCalls(Protocol):
 
 def check_server(clock: Clock, calls: ServerCalls, own_version: str, *, seconds_max: float) -> list[Diagnosis]:
     """Check the server; `own_version`: that of this program."""
-    reach = Checkup(name="server", heading="server", run=tuple)
-    first = Checkup(name="server", heading="server", run=partial(_check_health, reach, calls, seconds_max))
+    first = Checkup(name="server", heading="server", run=lambda own: _check_health(own, calls, seconds_max))
     found = run_checks(clock, [first], seconds_max=seconds_max)
-    if any(each.page == f"{PAGE}#server" for each in found):
+    if any(each.page == first.page for each in found):
         # It does not answer: every other check would say the same.
         return found
     checks = [
-        _checkup("statements", "statements", lambda own: _check_ready(own, calls)),
-        _checkup("alarms", "alarms", lambda own: _check_alarms(own, calls)),
-        _checkup("services", "services", lambda own: _check_services(own, calls)),
-        _checkup("leases", "leases", lambda own: _check_leases(own, calls)),
-        _checkup("versions", "versions", lambda own: _check_versions(own, calls, own_version)),
-        _checkup("clocks", "clock", lambda own: _check_clocks(own, calls, clock)),
+        Checkup(name="statements", heading="statements", run=lambda own: _check_ready(own, calls)),
+        Checkup(name="alarms", heading="alarms", run=lambda own: _check_alarms(own, calls)),
+        Checkup(name="services", heading="services", run=lambda own: _check_services(own, calls)),
+        Checkup(name="leases", heading="leases", run=lambda own: _check_leases(own, calls)),
+        Checkup(name="versions", heading="versions", run=lambda own: _check_versions(own, calls, own_version)),
+        Checkup(name="clocks", heading="clock", run=lambda own: _check_clocks(own, calls, clock)),
     ]
     return [*found, *run_checks(clock, checks, seconds_max=seconds_max)]
-
-
-def _checkup(name: str, heading: str, run: Callable[[Checkup], Sequence[Diagnosis]]) -> Checkup:
-    own = Checkup(name=name, heading=heading, run=tuple)
-    return Checkup(name=name, heading=heading, run=partial(run, own))
 
 
 # Any: as in `rows`.

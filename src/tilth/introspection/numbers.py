@@ -9,6 +9,7 @@ host alone; two reads of the catalog, however many tables there are.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilth.base.hybrid import milliseconds
@@ -17,6 +18,7 @@ from tilth.catalog import TableVersion
 from tilth.control.context.services import Services
 from tilth.introspection.alarms.observation import Observation
 from tilth.introspection.alarms.stores import Disk, disks
+from tilth.model.table import TableDef
 
 _TABLE = ("database", "table")
 
@@ -31,10 +33,10 @@ class TableNumbers:
     segments: int = gauge(
         "tilth_table_segments", "Visible row segments: rows that are not sorted into parts yet.", labels=_TABLE
     )
-    inserted: int = counter("tilth_table_inserted_rows_total", "Rows of all inserts and rounds so far.", labels=_TABLE)
+    inserted: int = counter("tilth_table_inserted_rows_total", "Total rows of all inserts and rounds.", labels=_TABLE)
     removed: int = counter(
         "tilth_table_removed_rows_total",
-        "Rows deleted, dropped, or left out by merges and rewrites so far.",
+        "Total rows deleted, dropped, or left out by merges and rewrites.",
         labels=_TABLE,
     )
     last_commit: float = gauge(
@@ -69,29 +71,23 @@ def server_numbers(services: Services, tables_max: int) -> ServerNumbers:
     return ServerNumbers(
         hosted=len(hosted),
         left_out=0 if is_few else len(hosted),
-        tables=tuple(_numbers_of_tables(seen)) if is_few and hosted else (),
+        tables=tuple(_numbers_of_tables(seen, hosted)) if is_few and hosted else (),
         disks=tuple(disks(seen)),
     )
 
 
-def _numbers_of_tables(seen: Observation) -> list[TableNumbers]:
+def _numbers_of_tables(seen: Observation, hosted: Sequence[TableDef]) -> Iterator[TableNumbers]:
     waiting = Counter(op.uuid for op in seen.services.maintenance.ops() if op.stats.is_runnable)
-    found = []
-    for table in seen.tables:
-        if not seen.is_mine(table.uuid):
-            continue
+    for table in hosted:
         # A table without a commit has no version.
         version = seen.versions.get(table.uuid, TableVersion())
-        found.append(
-            TableNumbers(
-                database=table.database,
-                table=table.name,
-                parts=version.parts,
-                segments=version.segments,
-                inserted=version.inserted_rows,
-                removed=version.removed_rows,
-                last_commit=milliseconds(version.last_commit_ts) / 1000,
-                waiting=waiting[table.uuid],
-            )
+        yield TableNumbers(
+            database=table.database,
+            table=table.name,
+            parts=version.parts,
+            segments=version.segments,
+            inserted=version.inserted_rows,
+            removed=version.removed_rows,
+            last_commit=milliseconds(version.last_commit_ts) / 1000,
+            waiting=waiting[table.uuid],
         )
-    return found

@@ -14,16 +14,16 @@ from tilth.base.errors import InvalidInputError
 from tilth.control.context.services import Services
 from tilth.grammar.text.tokens import words_of
 from tilth.model.pushdown import EVERYTHING, Pushdown
-from tilth.model.table import Relation
+from tilth.model.table import Relation, TableDef
 
 
 def pushdown_of(tree: exp.Expr, text: str) -> Pushdown:
-    """Return what the query wants of each system table that it names; `tree`: the text, parsed."""
+    """Return the columns and conditions of the query for each system table that it names; `tree`: the text, parsed."""
     return Pushdown(columns=_columns(tree, text), equal=dict(_equal(tree, text)))
 
 
 def _columns(tree: exp.Expr, text: str) -> frozenset[str] | None:
-    """Every word of the text: a column that is none of them is not needed. None: columns are taken without a name."""
+    """Every word of the text: a column that is none of them is not needed. None: some are read without a name."""
     stars = (star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
     if any(stars) or any(join.method for join in tree.find_all(exp.Join)) or any(tree.find_all(exp.Pivot)):
         return None
@@ -78,3 +78,8 @@ def relations(services: Services, wanted: Pushdown = EVERYTHING, *, name: str = 
         return [] if found is None else [found]
     every = services.catalog.tables.list()
     return [each for each in every if database in (None, each.database) and table in (None, each.name)]
+
+
+def stored_tables(services: Services, wanted: Pushdown) -> Iterator[TableDef]:
+    """Yield those of `relations` that store rows."""
+    return (each for each in relations(services, wanted) if isinstance(each, TableDef))

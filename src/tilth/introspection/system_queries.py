@@ -79,7 +79,7 @@ def answer_from_system(text: str, build: BuildRows, *, before_long: Callable[[],
     `before_long` raise, and NotASystemQueryError for what DataFusion cannot plan.
     """
     named = with_backticks(text)
-    # DataFusion would take a backslash for itself.
+    # DataFusion reads a backslash as a character, not as an escape.
     request = with_standard_strings(named)
     tree = _parsed(named)
     wanted = EVERYTHING if tree is None else pushdown_of(tree, named)

@@ -28,6 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tilth.base import tracing
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
@@ -73,8 +74,6 @@ HEADER_NOTICE_CHARACTERS_MAX = 300
 HEADER_NOTICES_MAX = 10
 QUERY_ID_HEADER = "X-Tilth-Query-Id"
 SUMMARY_HEADER = "X-Tilth-Summary"
-#: W3C's header with the span of the client.
-TRACE_HEADER = "traceparent"
 #: The number of rows in that header where nobody knows it yet.
 _ROWS_TO_COME = -1
 #: HTTP methods of the API; the metrics count all others together.
@@ -447,7 +446,7 @@ def _origin(request: Request) -> Origin:
     if client is None:
         return Origin()
     headers = request.headers
-    return Origin(client.host, str(client.port), headers.get("user-agent", ""), headers.get(TRACE_HEADER, ""))
+    return Origin(client.host, str(client.port), headers.get("user-agent", ""), headers.get(tracing.TRACE_HEADER, ""))
 
 
 def _number(request: Request, name: str, what: str) -> int | None:

@@ -36,7 +36,7 @@ from tilth.server.errors import (
 from tilth.warehouse.remote.answers import Answers
 from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError, TokenNotSetError, TokenRefusedError
 from tilth.warehouse.remote.token import HEADER, VARIABLE, is_token
-from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, TRACE_HEADER, WORKER_HEADER
+from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER
 from tilth.warehouse.remote.workers import Handler
 
 #: Maximum body of one call: results of tasks are collected up to less than that.
@@ -78,7 +78,7 @@ def calls_route(calls: Calls) -> Route:
             body = await _body(request)
 
             # A call outside of a span, such as a heartbeat, has none.
-            trace = request.headers.get(TRACE_HEADER, tracing.UNTRACED)
+            trace = request.headers.get(tracing.TRACE_HEADER, tracing.UNTRACED)
 
             def run() -> bytes:
                 with tracing.span(f"call {name}", parent=trace):

@@ -42,7 +42,7 @@ NOBODY = 65534
 SECONDS = 2.0
 #: Checks that expect what a server has while it runs.
 RUNNING = ("port", "catalog")
-CHECK = Checkup(name="x", heading="x", run=tuple)
+CHECK = Checkup(name="x", heading="x", run=lambda _: ())
 
 
 @dataclass
@@ -551,14 +551,14 @@ def test_a_slow_answer_of_a_database_is_no_wrong_clock() -> None:
 def test_a_check_that_hangs_or_is_a_defect_is_a_finding() -> None:
     never = threading.Event()
 
-    def hang() -> list[Diagnosis]:
+    def hang(_: Checkup) -> list[Diagnosis]:
         never.wait(30)
         return []
 
-    def fail() -> list[Diagnosis]:
+    def fail(_: Checkup) -> list[Diagnosis]:
         raise ValueError("x")
 
-    def lack() -> list[Diagnosis]:
+    def lack(_: Checkup) -> list[Diagnosis]:
         raise ImportError("No module named 'obstore'")
 
     checks = [Checkup(name=each.__name__, heading="java", run=each) for each in (hang, fail, lack)]

@@ -23,11 +23,11 @@ from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.postgres_address import PostgresAddress
 from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, first_line
 
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp()) * 1000"
 _FACTS = """
 SELECT current_setting('server_version'), current_setting('synchronous_standby_names'), current_setting('fsync'),
     (SELECT count(*) FROM pg_stat_replication), to_regclass(%s) IS NOT NULL,
     has_database_privilege(current_database(), 'CREATE')"""
-_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def inspect_postgres(
                 query = sql.SQL("SELECT format, moved FROM {}.format WHERE id = 1")
                 row = connection.execute(query.format(sql.Identifier(address.schema))).fetchone()
                 known, moved = row or (0, "")
-            ahead_ms, error_ms = _clock_ahead(clock, connection)
+            ahead_ms, error_ms = clock_ahead(clock, connection)
     except psycopg.Error as error:
         hint = "check that the database runs, its address, the user and the password"
         raise CatalogAwayError(catalog=address.shown, reason=first_line(error), hint=hint) from None
@@ -88,10 +88,13 @@ def inspect_postgres(
     )
 
 
-def _clock_ahead(clock: Clock, connection: Connection[TupleRow]) -> tuple[float, float]:
-    """Return by how much this machine's clock is ahead, and the greatest error of that, in milliseconds."""
-    before = clock.now_ms()
-    row = connection.execute(_NOW).fetchone()
-    after = clock.now_ms()
+def clock_ahead(clock: Clock, connection: Connection[TupleRow]) -> tuple[float, float]:
+    """Return by how many milliseconds this machine's clock is ahead of the database's, and the greatest error of
+    that.
+    """
+    began, began_ms = clock.monotonic(), clock.now_ms()
+    row = connection.execute(_CLOCK).fetchone()
+    took_ms = (clock.monotonic() - began) * 1000
     assert row is not None
-    return (before + after) / 2 - row[0], (after - before) / 2 + 1
+    # The database has read its clock between the two readings; their middle has the smallest error.
+    return began_ms + took_ms / 2 - float(row[0]), took_ms / 2 + 1

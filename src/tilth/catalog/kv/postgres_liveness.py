@@ -25,6 +25,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.catalog.errors import CatalogAwayError
 from tilth.catalog.kv.postgres_connect import first_line
+from tilth.catalog.kv.postgres_inspect import clock_ahead
 from tilth.catalog.kv.postgres_news import SEPARATOR
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
 from tilth.catalog.kv.protocol import ALL_NEWS, KeyValue
@@ -33,7 +34,6 @@ from tilth.catalog.kv.protocol import ALL_NEWS, KeyValue
 SETTLED_SECONDS = 3.0
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
-_CLOCK = "SELECT extract(epoch FROM clock_timestamp()) * 1000"
 #: Test that no process holds the lock: it is acquired, and released with the transaction.
 _TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
 
@@ -96,15 +96,10 @@ class PostgresLiveness:
         """Return by how many milliseconds this machine's clock is ahead of the database's, and the greatest error of
         that; None: the database does not answer.
         """
-        row, began, began_ms = None, 0.0, 0
+        found: tuple[float, float] | None = None
         with self._tolerate_errors("clock_not_compared"), self._heartbeat.connection.use() as connection:
-            began, began_ms = self._clock.monotonic(), self._clock.now_ms()
-            row = connection.execute(_CLOCK).fetchone()
-        if row is None:
-            return None
-        took_ms = (self._clock.monotonic() - began) * 1000
-        # The database has read its clock between the two readings; their middle has the smallest error.
-        return began_ms + took_ms / 2 - float(row[0]), took_ms / 2 + 1
+            found = clock_ahead(self._clock, connection)
+        return found  # noqa: RET504 - still None where an error was tolerated
 
     def news(self) -> frozenset[str]:
         """Return the news of other servers' commits since the last call; ALL_NEWS: anything may have changed.

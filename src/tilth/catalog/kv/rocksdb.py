@@ -87,8 +87,6 @@ class RocksFacts:
 
     #: Process that has it open; 0: none has; -1: one that this process cannot see, as of another container.
     holder: int = 0
-    #: Number of its last commit; 0 also where a process has it open, for it is not read then.
-    sequence: int = 0
 
 
 class RocksKV:
@@ -300,9 +298,10 @@ def inspect_rocks(path: str) -> RocksFacts | None:
         with _reading(path):
             db = Rdict(links, options, access_type=AccessType.read_only(False))
             try:
+                # The reads of a start, which fail where files are broken.
                 _check_format(db, path)
-                newest = db.get(_SEQUENCE_KEY)
-                return RocksFacts(sequence=0 if newest is None else int(_U64.unpack(newest)[0]))
+                _newest_sequence(db)
+                return RocksFacts()
             finally:
                 db.close()
 
@@ -452,6 +451,10 @@ def _read_own_keys(db: Rdict, path: str, sync: WriteOptions) -> int:
     """Check the format and return the newest sequence number; a new store gets its format here."""
     if not _check_format(db, path):
         db.put(_FORMAT_KEY, _U64.pack(_FORMAT), sync)
+    return _newest_sequence(db)
+
+
+def _newest_sequence(db: Rdict) -> int:
     newest = db.get(_SEQUENCE_KEY)
     return 0 if newest is None else int(_U64.unpack(newest)[0])
 

@@ -35,15 +35,15 @@ class FormerKafkaTable(msgspec.Struct, frozen=True, kw_only=True):
 class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Version of a table (or of a Kafka table's offsets); each commit raises it."""
 
-    #: Commits so far; equal counters mean equal content.
+    #: Number of its commits; equal counters mean equal content.
     counter: int = 0
     #: The newest commit's timestamp; the next one's is greater.
     last_commit_ts: int = 0
-    #: Rows of all inserts so far.
+    #: Total rows of all inserts.
     inserted_rows: int = 0
-    #: Rows deleted, hidden by drops, or left out by merges and rewrites, so far, without what UNDROP brought back.
+    #: Total rows deleted, hidden by drops, or left out by merges and rewrites, without what UNDROP brought back.
     removed_rows: int = 0
-    #: Parts made so far, by inserts, merges and rewrites.
+    #: Total parts made, by inserts, merges and rewrites.
     parts_added: int = 0
     #: Visible parts of all partitions, without segments.
     parts: int = 0

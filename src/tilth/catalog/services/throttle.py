@@ -1,4 +1,4 @@
-"""Back-pressure on the writers of a table: its limits, its present counts, and what was slowed so far.
+"""Back-pressure on the writers of a table: its limits, its present counts, and totals of what was slowed.
 
 Covers: the wait of one write, the requirement of its commit. Does not cover: the formula (rules/pressure.py), the
 waiting.

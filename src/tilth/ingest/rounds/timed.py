@@ -1,4 +1,4 @@
-"""Time that pieces of a task take, which come and go with the rows."""
+"""Durations of the phases of a task, which alternate with each batch of rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Timed(Iterator[T]):
 
 
 class Stopwatch:
-    """Adds up how long a piece takes that is done again and again."""
+    """Adds up the durations of a phase that is repeated."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

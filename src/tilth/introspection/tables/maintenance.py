@@ -60,8 +60,8 @@ def _of_maintenance(services: Services, wanted: Pushdown) -> list[ServiceStats]:
     if wanted.equal.get("service") == ServiceKind.CONSUME:
         return []
     if "table" in wanted.equal:
-        found = [services.maintenance.stats(table=each.uuid) for each in relations(services, wanted)]
-        return [one for each in found for one in each]
+        found = relations(services, wanted)
+        return [one for each in found for one in services.maintenance.stats(table=each.uuid)]
     if wanted.equal.get("state") == ServiceState.FAILED:
         return services.maintenance.failing()
     if wanted.equal.get("switch") == SwitchState.STOPPED:

@@ -16,7 +16,7 @@ import msgspec
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import InsertPressure
 from tilth.control.context.services import Services
-from tilth.introspection.pushdown import relations
+from tilth.introspection.pushdown import stored_tables
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
@@ -42,9 +42,7 @@ DAMAGED_DOC = "Why it cannot be read, and what to do; NULL: nothing is known to 
 
 def _rows_of_parts(services: Services, wanted: Pushdown) -> Iterator[Row]:
     parts = services.catalog.parts
-    for table in relations(services, wanted):
-        if not isinstance(table, TableDef):
-            continue
+    for table in stored_tables(services, wanted):
         for partition in parts.partitions(table.uuid):
             active = {part.name for part in parts.visible(table.uuid, partition)}
             changes = by_file(parts.deltas(table.uuid, partition))
@@ -161,9 +159,7 @@ CNCH_PARTS = SystemTable(
 
 
 def _rows_of_segments(services: Services, wanted: Pushdown) -> Iterator[Row]:
-    for table in relations(services, wanted):
-        if not isinstance(table, TableDef):
-            continue
+    for table in stored_tables(services, wanted):
         snapshot = services.catalog.parts.snapshot(table.uuid, keep=lambda part: part.is_segment)
         changes = by_file(snapshot.deltas)
         damaged = services.damage.parts_of(table.uuid)
@@ -266,12 +262,11 @@ class _Pressure:
 
 
 def _rows_of_partitions(services: Services, wanted: Pushdown) -> Iterator[Row]:
-    for table in relations(services, wanted):
-        if isinstance(table, TableDef):
-            pressure = _Pressure(services, table)
-            for partition in services.catalog.parts.partitions(table.uuid):
-                record = _Partition(services, table, partition, pressure)
-                yield Row(record, database=table.database, table=table.name)
+    for table in stored_tables(services, wanted):
+        pressure = _Pressure(services, table)
+        for partition in services.catalog.parts.partitions(table.uuid):
+            record = _Partition(services, table, partition, pressure)
+            yield Row(record, database=table.database, table=table.name)
 
 
 PARTITIONS = SystemTable(
@@ -296,9 +291,7 @@ PARTITIONS = SystemTable(
 
 
 def _rows_of_deltas(services: Services, wanted: Pushdown) -> Iterator[Row]:
-    for table in relations(services, wanted):
-        if not isinstance(table, TableDef):
-            continue
+    for table in stored_tables(services, wanted):
         shown = {part.file.name for part in services.catalog.parts.snapshot(table.uuid).parts}
         for delta in services.catalog.parts.deltas(table.uuid, is_all=True):
             is_active = not delta.end_ts and any(target.file in shown for target in delta.targets)
@@ -352,9 +345,7 @@ DELTAS = SystemTable(
 
 
 def _rows_of_marks(services: Services, wanted: Pushdown) -> Iterator[Row]:
-    for table in relations(services, wanted):
-        if not isinstance(table, TableDef):
-            continue
+    for table in stored_tables(services, wanted):
         for entry in services.catalog.parts.all_entries(table.uuid):
             if not isinstance(entry, Part):
                 kind = "drop_range" if isinstance(entry, DropRange) else "mark"

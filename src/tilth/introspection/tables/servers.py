@@ -87,7 +87,9 @@ SERVERS = SystemTable(
             "that there are no others.",
         ),
         ColumnDoc(
-            "clock_offset_ms", NUMBER, "How far its clock is ahead of the catalog's database; NULL: there is none."
+            "clock_offset_ms",
+            NUMBER,
+            "Milliseconds by which its clock is ahead of the catalog's database; NULL: there is none.",
         ),
         ColumnDoc("memory_bytes", INTEGER, "Memory that it uses: its process and all below it, Spark's among them."),
         ColumnDoc("memory_limit_bytes", INTEGER, "`memory_limit_hard_bytes`; NULL: there is no limit."),

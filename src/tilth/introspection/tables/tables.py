@@ -18,7 +18,7 @@ from tilth.control.context.lifetimes import dropped_keep_ms, files_of
 from tilth.control.context.services import Services
 from tilth.grammar.render import name_text
 from tilth.grammar.statements import Name
-from tilth.introspection.pushdown import relations
+from tilth.introspection.pushdown import relations, stored_tables
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
@@ -42,8 +42,10 @@ from tilth.storage import storage_settings
 
 
 def _rows_of_databases(services: Services, _: Pushdown) -> Iterator[Row]:
-    for name in services.catalog.tables.databases():
-        yield Row(name=name, tables=len(services.catalog.tables.list(name)))
+    tables = services.catalog.tables
+    counts = Counter(each.database for each in tables.all())
+    for name in tables.databases():
+        yield Row(name=name, tables=counts[name])
 
 
 DATABASES = SystemTable(
@@ -162,10 +164,6 @@ class _Definition:
         return list(self._relation.unique_key) if isinstance(self._relation, TableDef) else []
 
     @property
-    def ttl(self) -> str | None:
-        return self._relation.ttl if isinstance(self._relation, TableDef) else None
-
-    @property
     def source(self) -> str:
         return self._name_of(self._relation.source) if isinstance(self._relation, ViewDef) else ""
 
@@ -203,13 +201,13 @@ TABLES = SystemTable(
         ColumnDoc("bytes", INTEGER, "Size of the files of visible parts and segments."),
         ColumnDoc("parts", INTEGER, "Visible parts."),
         ColumnDoc("segments", INTEGER, "Visible row segments: rows that are not sorted into parts yet."),
-        ColumnDoc("version", INTEGER, "Commits so far; equal numbers mean equal content."),
+        ColumnDoc("version", INTEGER, "Number of its commits; equal numbers mean equal content."),
         ColumnDoc("last_commit", TIME, "When the last commit was made."),
         ColumnDoc("sort_key", TEXTS, "Columns of ORDER BY."),
         ColumnDoc("unique_key", TEXTS, "Columns of UNIQUE KEY; empty: rows may repeat."),
         ColumnDoc("ttl", TEXT, "When rows expire; NULL: never."),
         ColumnDoc("storage_policy", TEXT, "The storage where its files are; NULL: it has none."),
-        ColumnDoc("readable_since", TIME, "How far back AS OF can read it; NULL: it keeps no history."),
+        ColumnDoc("readable_since", TIME, "Start of the time that AS OF can read; NULL: it keeps no history."),
         ColumnDoc("history_setting", TEXT, "The setting that decides this, and its value in seconds."),
         ColumnDoc("mutations_pending", INTEGER, "Mutations that are not done yet."),
         ColumnDoc("source", TEXT, "Of a view: the Kafka table that it reads."),
@@ -320,9 +318,7 @@ VERSIONS_SHOWN_MAX = 10_000
 
 def _rows_of_table_versions(services: Services, wanted: Pushdown) -> Iterator[Row]:
     texts = {event.query_id: event.text for event in services.query_log.recent()}
-    for table in relations(services, wanted):
-        if not isinstance(table, TableDef):
-            continue
+    for table in stored_tables(services, wanted):
         commits = services.catalog.history.commits(table.uuid, VERSIONS_SHOWN_MAX)
         oldest = readable_from([(version, commit.ts) for version, commit in commits], mark_of(table, services.clock))
         ended: int | None = None

@@ -32,7 +32,7 @@ from tilth.warehouse.remote.errors import (
     PeerAwayError,
 )
 from tilth.warehouse.remote.token import HEADER, header_of
-from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, TRACE_HEADER, WORKER_HEADER
+from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER
 
 if TYPE_CHECKING:
     import httpx
@@ -155,7 +155,7 @@ class Channel:
     def _send(self, url: str, body: bytes, call_id: str, answer_seconds: float, bytes_max: int) -> bytearray:
         headers = {CALL_HEADER: call_id, WORKER_HEADER: self.worker}
         if trace := tracing.traceparent():
-            headers[TRACE_HEADER] = trace
+            headers[tracing.TRACE_HEADER] = trace
         timeout = (CONNECT_SECONDS_MAX, answer_seconds, answer_seconds, answer_seconds)
         with self._client.stream("POST", url, content=body, headers=headers, timeout=timeout) as answer:
             address, _, name = url.partition(PATH)

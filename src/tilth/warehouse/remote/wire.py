@@ -27,8 +27,6 @@ WIRE_VERSION = 2
 #: Headers with the id that a worker drew when it registered, and with the id of the call, the same for a retry.
 WORKER_HEADER = "x-tilth-worker"
 CALL_HEADER = "x-tilth-call"
-#: W3C's header with the span that a call is a part of.
-TRACE_HEADER = "traceparent"
 MEDIA_TYPE = "application/msgpack"
 #: Path prefix of every call of this kind, at the server and at the worker.
 PATH = "/v1/worker/"
