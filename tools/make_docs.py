@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -199,7 +200,8 @@ class ErrorDoc:
     module: str
 
 
-def errors() -> list[ErrorDoc]:
+@cache
+def errors() -> tuple[ErrorDoc, ...]:
     """Every error that has a code of its own, by code: classes, and calls of `coded`."""
     list(modules())
     found = {TilthError}
@@ -208,7 +210,7 @@ def errors() -> list[ErrorDoc]:
         grown = [sub for one in grown for sub in one.__subclasses__()]
         found |= {one for one in grown if "code" in vars(one) and one.__module__.startswith("tilth.")}
     docs = [ErrorDoc(one.code, one, _first_line(one), one.__module__) for one in found]
-    return sorted([*docs, *_coded()], key=lambda one: (one.code, one.module))
+    return tuple(sorted([*docs, *_coded()], key=lambda one: (one.code, one.module)))
 
 
 def _coded() -> Iterator[ErrorDoc]:

@@ -30,6 +30,8 @@ PAGES = sorted(FOLDER.glob("*.md"))
 BLOCK = re.compile(r"^ *```sql( clickhouse)?\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 ROW = re.compile(r"^\| `([^`|]+)` \| ([^|]*) \|", re.MULTILINE)
 STATEMENT = re.compile(r"`([A-Z]+ [^`]+)`")
+#: A name of several words.
+NAME = re.compile(r"`([a-z]+(?:_[a-z]+)+)`")
 SAME = "the same"
 #: Rows with statements, on each page.
 STATEMENTS_MIN = 15
@@ -40,6 +42,10 @@ NOTHING = "nothing"
 def section(page: Path, title: str) -> str:
     found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
+
+
+def setting_names() -> set[str]:
+    return {name for setting in make_docs.settings() for name in (setting.name, *setting.aliases)}
 
 
 def rows(title: str) -> list[tuple[Path, str, str]]:
@@ -87,10 +93,15 @@ def test_a_type_is_the_same_or_another_one(page: Path, theirs: str, ours: str) -
 
 @pytest.mark.parametrize(("page", "theirs", "ours"), rows("Settings"))
 def test_a_setting_is_there(page: Path, theirs: str, ours: str) -> None:
-    names = {setting.name for setting in make_docs.settings()}
-    names |= {alias for setting in make_docs.settings() for alias in setting.aliases}
     if ours != NOTHING:
-        assert (theirs if ours == SAME else ours.strip("`")) in names
+        assert (theirs if ours == SAME else ours.strip("`")) in setting_names()
+
+
+def test_settings_that_replace_words_of_streaming_are_there() -> None:
+    table = section(FOLDER / "delta-iceberg.md", "Structured Streaming")
+    named = {name for cell in re.findall(r"^\|[^|]*\|([^|]*)\|", table, re.MULTILINE) for name in NAME.findall(cell)}
+    assert named
+    assert named - setting_names() == set()
 
 
 @pytest.mark.parametrize(("page", "theirs", "ours"), rows("System tables"))
