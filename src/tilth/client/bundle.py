@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tilth.base.errors import TilthError
-from tilth.client.settings import READING
+from tilth.client.settings import BOUNDED_READING
 
 if TYPE_CHECKING:
     from tilth.client.http import Connection
@@ -27,7 +27,6 @@ ROWS_MAX = 500
 TEXT_CHARACTERS_MAX = 4 << 20
 #: Statements without an answer in time, after which no more are sent to the server.
 SILENT_MAX = 2
-_READ_ONLY = {**READING, "max_execution_time": "10"}
 
 #: Columns of system tables; `*` where none of them may have something of a user's rows.
 TABLES: dict[str, str] = {
@@ -61,7 +60,7 @@ tables about its work (the first {rows} rows of each), numbers and sizes of file
 logs. It names databases, tables, columns, partitions, topics, hosts and folders.
 
 It has no rows of tables, no messages, no texts of statements or of their errors, and no secrets: passwords, keys and
-tokens were replaced by [HIDDEN], by their names, by where they stand, and by their values where the settings name them.
+tokens were replaced by [HIDDEN], by their names, by their positions, and by their values where the settings name them.
 Lines of logs and reasons of failures may quote a value in the message of an error: read them before you send it.
 """
 
@@ -108,7 +107,7 @@ def _rows(connection: Connection, statement: str) -> str:
     from tilth.client.errors import ServerError
 
     try:
-        result = connection.sql(statement, _READ_ONLY)
+        result = connection.sql(statement, BOUNDED_READING)
     except ServerError as error:
         return _json({"error": error.message})
     names = result.names

@@ -117,7 +117,7 @@ class Rows:
 
     @property
     def summary(self) -> Summary:
-        """Outcome of the statement; `rows` counts those that have come so far."""
+        """Outcome of the statement; `rows` counts those that were received."""
         return msgspec.structs.replace(self._summary, rows=self._count)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -204,8 +204,8 @@ class Connection:
             with connection.stream("SELECT * FROM t") as rows:
                 for batch in rows: ...
 
-        Leaving early cancels the statement. Raises as `sql` does, also while rows are iterated: then those so far are
-        not the whole result.
+        Leaving early cancels the statement. Raises as `sql` does, also while rows are iterated: then the result
+        is incomplete.
         """
         with self.request(text, accept=ARROW, settings=settings) as reply:
             if reply.media_type != ARROW:
@@ -224,7 +224,7 @@ class Connection:
         try:
             content = text.encode()
         except UnicodeEncodeError as error:
-            # As a terminal gives bytes that are no characters.
+            # A terminal passes on bytes that are no characters.
             hint = "write it in UTF-8"
             raise InvalidInputError.coded(
                 "BAD_STATEMENT_TEXT", "the statement is not text", position=error.start, hint=hint

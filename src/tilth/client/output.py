@@ -42,3 +42,8 @@ def show_error(console: Console, error: TilthError) -> None:
     cause_id = getattr(error, "id", "")
     if cause_id:
         console.print(Text(f"  id: {printable(cause_id)}", style="dim"))
+
+
+def show_cancelled(console: Console) -> None:
+    """Print the outcome of a statement that Ctrl-C has ended here."""
+    console.print(Text("cancelled: the server ends the statement, unless it is being committed", style="dim"))

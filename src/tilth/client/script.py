@@ -87,9 +87,9 @@ def first_word(text: str) -> str:
 
 
 def cut(text: str) -> tuple[list[ScriptStatement], str]:
-    """The statements that have ended, and the one that has not, as far as it goes.
+    """Return the statements that have ended, and the incomplete one behind them.
 
-    The latter is empty when nothing but spaces and comments is left.
+    The latter is empty if nothing but spaces and comments is left.
     """
     statements: list[ScriptStatement] = []
     position = 0

@@ -14,6 +14,8 @@ DEFAULT_URL = "http://127.0.0.1:7411"
 URL_VARIABLE = "TILTH_URL"
 #: Settings of statements that a command sends by itself: they change nothing, and have no line in the query log.
 READING = {"readonly": "1", "log_queries": "0"}
+#: The same with a limit of their time on the server, in seconds.
+BOUNDED_READING = {**READING, "max_execution_time": "10"}
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

@@ -1,4 +1,4 @@
-"""Rows upright: when they are, and that nothing in them leaves its place."""
+"""Rows upright: when they are, and that nothing in them leaves its column."""
 
 from __future__ import annotations
 

@@ -20,16 +20,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.installed import require_server
-from tilth.base.sources import CONFIG_VARIABLE
 from tilth.base.units import show_bytes
 from tilth.client.bundle import README, ROWS_MAX, BundleEntry, cleaned, server_entries, write_archive
-from tilth.client.cli.doctor import DoctorReport, diagnose_machine, diagnose_server, own_version, worst
-from tilth.client.cli.serve import named
+from tilth.client.cli.doctor import DoctorReport, diagnose_machine, diagnose_server, node_flags, own_version, worst
+from tilth.client.options import ConfigOption, SettingsOption, UrlOption
 from tilth.client.output import console_of, show_error
 from tilth.client.printable import printable
-from tilth.client.settings import DEFAULT_URL, SERVE_SETTINGS, URL_VARIABLE
+from tilth.client.settings import DEFAULT_URL, SERVE_SETTINGS
 
 #: Time for one answer of the server, in seconds.
 ANSWER_SECONDS_MAX = 10.0
@@ -41,14 +40,10 @@ def bundle(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The archive to write. Default: named after the time, here.")
     ] = None,
-    url: Annotated[str, typer.Option(help="The server's address.", envvar=URL_VARIABLE)] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
     data: Annotated[str | None, typer.Option(help="The node's folder; needed while the server is down.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A node setting, name=value; may be given several times.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A file in TOML with node settings.", envvar=CONFIG_VARIABLE)
-    ] = None,
+    settings: SettingsOption = None,
+    config: ConfigOption = None,
     log_file: Annotated[str | None, typer.Option(help="The node's log, as given to `tilth serve`.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the texts, not only their names and sizes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write it without a question.")] = False,
@@ -59,12 +54,7 @@ def bundle(
     console, errors = console_of(), console_of(sys.stderr)
     if not yes and not sys.stdin.isatty():
         raise typer.BadParameter("a question needs a terminal: give --yes, after --show perhaps", param_hint="--yes")
-    try:
-        flags = named(settings or [])
-    except InvalidInputError as error:
-        raise typer.BadParameter(str(error), param_hint="--set") from error
-    options = {"data": data, "log-file": log_file}
-    flags |= {name: text for name, text in options.items() if text is not None}
+    flags = node_flags(settings, {"data": data, "log-file": log_file})
     try:
         require_server("tilth bundle")
     except UnavailableError as error:

@@ -21,8 +21,8 @@ from rich.text import Text
 
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
 from tilth.base.installed import require_server
-from tilth.base.sources import CONFIG_VARIABLE
 from tilth.client.cli.serve import address, named
+from tilth.client.options import ConfigOption, SettingsOption
 from tilth.client.output import console_of
 from tilth.client.printable import printable
 from tilth.client.settings import DEFAULT_URL, SERVE_SETTINGS
@@ -52,12 +52,8 @@ def doctor(
     ] = None,
     data: Annotated[str | None, typer.Option(help="The folder of the node that would be started.")] = None,
     listen: Annotated[str | None, typer.Option(help="Address and port on which it would listen.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A node setting, name=value; may be given several times.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A file in TOML with node settings.", envvar=CONFIG_VARIABLE)
-    ] = None,
+    settings: SettingsOption = None,
+    config: ConfigOption = None,
     broker: Annotated[
         list[str] | None, typer.Option(help="A broker of Kafka to reach, host:port; may be given several times.")
     ] = None,
@@ -67,12 +63,7 @@ def doctor(
     """Check this machine and the set-up of a node before it starts, or with --url a server that runs; say what is
     wrong and what to do. Nothing is changed. The exit code is 1 where a finding needs a person.
     """
-    try:
-        flags = named(settings or [])
-    except InvalidInputError as error:
-        raise typer.BadParameter(str(error), param_hint="--set") from error
-    options = {"data": data, "listen": listen}
-    flags |= {name: text for name, text in options.items() if text is not None}
+    flags = node_flags(settings, {"data": data, "listen": listen})
     findings: list[Diagnosis] = []
     is_local = url is None or data is not None
     if is_local:
@@ -90,6 +81,15 @@ def doctor(
         show_report(console_of(), report)
     sys.stdout.flush()
     raise typer.Exit(0 if report.status is Grade.OK else 1)
+
+
+def node_flags(settings: list[str] | None, options: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the settings of `--set` and the options that are given, by name. Raises BadParameter."""
+    try:
+        flags = named(settings or [])
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error), param_hint="--set") from error
+    return flags | {name: text for name, text in options.items() if text is not None}
 
 
 def diagnose_machine(

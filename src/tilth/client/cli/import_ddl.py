@@ -22,9 +22,10 @@ from rich.text import Text
 
 from tilth.base.errors import InvalidInputError, TilthError, UnknownOutcomeError
 from tilth.base.installed import require_server
+from tilth.client.options import DatabaseOption, UrlOption
 from tilth.client.output import console_of, show_error
 from tilth.client.printable import printable_lines
-from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
+from tilth.client.settings import DEFAULT_URL
 from tilth.client.shell.relations import used_database
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def import_ddl(  # noqa: PLR0913  # parameters of a command are its options
         Path | None,
         typer.Option("-o", "--output", help="Write the statements to this new file, for tilth sql -f.", dir_okay=False),
     ] = None,
-    url: Annotated[str, typer.Option(help="The server's address.", envvar=URL_VARIABLE)] = DEFAULT_URL,
-    database: Annotated[str, typer.Option("-d", "--database", help="The default database.")] = "default",
+    url: UrlOption = DEFAULT_URL,
+    database: DatabaseOption = "default",
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:
     """Translate DDL of ByConity, ClickHouse, Kudu, Delta or Iceberg: report line by line what is not the same, and with
@@ -245,7 +246,7 @@ def _show(console: Console, report: DdlReport) -> None:
             console.print(Text(f"  line {finding.line}  {sentence}"), soft_wrap=True)
             if finding.instead:
                 console.print(Text(f"    what to do: {printable_lines(finding.instead)}"), soft_wrap=True)
-        if each.statement is not None and each.statement and each.verdict.value == "changed":
+        if each.statement and each.verdict.value == "changed":
             _show_statement(console, each.statement)
     if any(each.settings for each in report.statements):
         text = "statements of ClickHouse and ByConity are sent with data_type_default_nullable = 0, so that columns "

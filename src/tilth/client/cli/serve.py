@@ -18,6 +18,7 @@ from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
 from tilth.base.installed import require_server
 from tilth.base.settings import LogSettings, SettingGroup, read_settings, setting_of
 from tilth.base.sources import CONFIG_VARIABLE, GivenSettings, gather
+from tilth.client.options import LOG_FORMAT, LogFormatOption, SettingsOption
 from tilth.client.output import console_of, show_error
 from tilth.client.settings import SERVE_SETTINGS, ServeSettings
 
@@ -35,24 +36,17 @@ def _option(field: str) -> Any:  # Any: typer's type of an option
     return typer.Option(help=setting_of(ServeSettings, field).doc)
 
 
-#: Setting of the node that is an option, too.
-LOG_FORMAT = setting_of(LogSettings, "format")
-LOG_FORMAT_OPTION = typer.Option(help=LOG_FORMAT.doc)
-
-
 def serve(
     data: Annotated[str | None, _option("data")] = None,
     listen: Annotated[str | None, _option("listen")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A node setting, name=value; may be given several times.")
-    ] = None,
+    settings: SettingsOption = None,
     config: Annotated[
         Path | None,
         typer.Option(help="A file in TOML with node settings and these options.", envvar=CONFIG_VARIABLE),
     ] = None,
     log_level: Annotated[str | None, _option("log_level")] = None,
     log_file: Annotated[str | None, _option("log_file")] = None,
-    log_format: Annotated[str | None, LOG_FORMAT_OPTION] = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Run a node: catalog, Spark, background services and the HTTP server in one process.
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.client.exit_codes import CANCELLED, OUTPUT_CLOSED, exit_code
-from tilth.client.options import OutputFormat
-from tilth.client.output import console_of, show_error
+from tilth.client.options import DatabaseOption, OutputFormat, UrlOption
+from tilth.client.output import console_of, show_cancelled, show_error
 from tilth.client.script import ScriptStatement, statements
-from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
+from tilth.client.settings import DEFAULT_URL
 
 if TYPE_CHECKING:
     from tilth.client.http import Connection
@@ -35,8 +34,8 @@ def sql(
         Path | None,
         typer.Option("-f", "--file", exists=True, dir_okay=False, help="Run the statements of a file and leave."),
     ] = None,
-    url: Annotated[str, typer.Option(help="The server's address.", envvar=URL_VARIABLE)] = DEFAULT_URL,
-    database: Annotated[str, typer.Option("-d", "--database", help="The default database.")] = "default",
+    url: UrlOption = DEFAULT_URL,
+    database: DatabaseOption = "default",
     output: Annotated[OutputFormat, typer.Option("--format", help="How rows are printed.")] = OutputFormat.TABLE,
 ) -> None:
     """Run statements: in a shell, or with -c, -f or standard input."""
@@ -62,7 +61,7 @@ def sql(
         show_error(errors, error)
         raise typer.Exit(exit_code(error)) from error
     except KeyboardInterrupt as error:
-        errors.print(Text("cancelled: the server ends the statement, unless it is being committed", style="dim"))
+        show_cancelled(errors)
         raise typer.Exit(CANCELLED) from error
     except BrokenPipeError as error:
         # The reader of our output has left, as `head` does; Python's flush at the end has nowhere to go.

@@ -6,20 +6,20 @@ Tests: tests/acceptance/test_http_server.py.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from tilth.base.errors import TilthError
+from tilth.client.options import UrlOption
 from tilth.client.output import console_of, show_error
 from tilth.client.printable import printable
-from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
+from tilth.client.settings import DEFAULT_URL
 
 ANSWER_SECONDS_MAX = 10.0
 
 
-def status(url: Annotated[str, typer.Option(help="The server's address.", envvar=URL_VARIABLE)] = DEFAULT_URL) -> None:
+def status(url: UrlOption = DEFAULT_URL) -> None:
     """Show a server, its components and its background services; the exit code is 1 if something is wrong."""
     from tilth.client.http import connect
 

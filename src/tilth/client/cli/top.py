@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.live import Live
 
 from tilth.base.errors import TilthError
+from tilth.client.options import UrlOption
 from tilth.client.output import console_of
-from tilth.client.settings import DEFAULT_URL, READING, URL_VARIABLE
+from tilth.client.settings import BOUNDED_READING, DEFAULT_URL
 from tilth.client.top import SECTIONS, Row, TopAnswers, TopSection, TopView, bounded, frame
 
 if TYPE_CHECKING:
@@ -30,11 +31,10 @@ if TYPE_CHECKING:
 ANSWER_SECONDS_MAX = 10.0
 #: Time between two frames while nothing is pressed.
 _FRAME_SECONDS = 0.25
-_READ_ONLY = {**READING, "max_execution_time": "10"}
 
 
 def top(
-    url: Annotated[str, typer.Option(help="The server's address.", envvar=URL_VARIABLE)] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
     every: Annotated[float, typer.Option(help="Seconds between two readings.", min=0.5, max=3600)] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and leave, as for a script.")] = False,
 ) -> None:
@@ -83,7 +83,7 @@ def _rows(connection: Connection, section: TopSection) -> list[Row] | str:
     from tilth.client.errors import ServerError
 
     try:
-        return [section.convert(row) for row in connection.sql(section.statement, _READ_ONLY).rows]
+        return [section.convert(row) for row in connection.sql(section.statement, BOUNDED_READING).rows]
     except ServerError as error:
         return error.message
 

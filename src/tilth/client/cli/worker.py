@@ -18,16 +18,9 @@ from rich.text import Text
 from tilth.base.errors import TilthError
 from tilth.base.installed import require_server
 from tilth.base.settings import LogSettings, SettingGroup, read_settings
-from tilth.base.sources import CONFIG_VARIABLE, gather
-from tilth.client.cli.serve import (
-    LOG_FORMAT,
-    LOG_FORMAT_OPTION,
-    address,
-    bound_the_stop,
-    named,
-    set_by_signals,
-    set_up_log,
-)
+from tilth.base.sources import gather
+from tilth.client.cli.serve import address, bound_the_stop, named, set_by_signals, set_up_log
+from tilth.client.options import LOG_FORMAT, ConfigOption, LogFormatOption, SettingsOption
 from tilth.client.output import console_of, show_error
 from tilth.client.settings import SERVE_SETTINGS, ServeSettings
 
@@ -57,13 +50,9 @@ def worker(
     listen: Annotated[
         str, typer.Option(help="Address and port on which the server calls it; port 0 selects a free one.")
     ] = "127.0.0.1:0",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A node setting, name=value; may be given several times.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A file in TOML with node settings.", envvar=CONFIG_VARIABLE)
-    ] = None,
-    log_format: Annotated[str | None, LOG_FORMAT_OPTION] = None,
+    settings: SettingsOption = None,
+    config: ConfigOption = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Run a worker: a Spark of its own that runs the tasks of a server in another process."""
     is_over, console = set_by_signals(), console_of(sys.stderr)

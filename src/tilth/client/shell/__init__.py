@@ -1,4 +1,4 @@
-"""The shell of `tilth sql`: what is typed, what is completed, what runs, how far it is, how its rows are shown.
+"""The shell of `tilth sql`: typing and completing statements, running them, their progress, their rows.
 
 Covers: the conversation at a terminal, and running a statement for the command line. Does not cover: arguments
 (client/cli/sql.py), calls of the server (client/http.py), cells and grids (client/rows.py).

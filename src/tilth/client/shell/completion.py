@@ -38,9 +38,9 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """A name under way at the end of a text."""
+    """An incomplete name at the end of a text."""
 
-    #: The name as far as it is typed, without its quote.
+    #: The prefix that was typed, without its quote.
     partial: str
     quote: str
     #: Names before it, with dots between.

@@ -23,7 +23,7 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
 from tilth.client.http import Connection
 from tilth.client.options import OutputFormat
-from tilth.client.output import show_error
+from tilth.client.output import show_cancelled, show_error
 from tilth.client.printable import printable, printable_lines
 from tilth.client.rows import Layout
 from tilth.client.script import ScriptStatement, cut, first_word
@@ -160,9 +160,7 @@ class _Conversation:
             return False
         except KeyboardInterrupt:
             self._interrupts.caught()
-            self._errors.print(
-                Text("cancelled: the server ends the statement, unless it is being committed", style="dim")
-            )
+            show_cancelled(self._errors)
             return False
         if first_word(statement.text) in _DEFINING:
             self._names.refresh()

@@ -3,7 +3,7 @@
 Covers: counting them, sending one again that has not reached the program, leaving them to another program. Does not
 cover: ending a statement (run.py).
 Always holds: none is lost, also between a statement and the prompt behind it: asyncio, which runs the prompt, would
-take it for a cancelled prompt and go on; it does so only where Python's own handler is set.
+treat it as a cancelled prompt and go on; it does so only where Python's own handler is set.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Interrupts:
             yield
 
     def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
-        is_again = self._resender is not None and self._resender.took_one()
+        is_again = self._resender is not None and self._resender.pop_sent()
         if not (is_again and self._is_counted):
             self._count()
         self._is_counted = True
@@ -82,7 +82,7 @@ class _Resender:
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
 
-    def took_one(self) -> bool:
+    def pop_sent(self) -> bool:
         """Return whether a signal was sent again since the last call."""
         is_sent, self._is_sent = self._is_sent, False
         return is_sent

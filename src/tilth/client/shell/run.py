@@ -1,7 +1,7 @@
 """Runs a statement for the command line and prints what it gives, while it comes.
 
 Covers: the forms of output, the times. Does not cover: the form of a row (client/rows.py), what is shown during a wait
-(progress.py).
+(progress_bar.py).
 Always holds: a result of any size needs little memory here; bytes of a format are passed on as they are, but on a
 terminal, which would obey some of them.
 
@@ -27,7 +27,7 @@ from tilth.client.output import show_notices
 from tilth.client.printable import printable_lines
 from tilth.client.rows import ROWS_SHOWN_MAX, Layout, show_outcome, show_rows
 from tilth.client.shell.pager import Pager
-from tilth.client.shell.progress import ProgressLine
+from tilth.client.shell.progress_bar import ProgressBar
 from tilth.client.shell.relations import used_database
 
 JSON = "application/json"
@@ -70,7 +70,7 @@ def run(
     clock = SystemClock()
     began = clock.monotonic()
     with (
-        ProgressLine(clock, errors, connection, statement) as waiting,
+        ProgressBar(clock, errors, connection, statement) as waiting,
         connection.request(statement, accept=_ACCEPT[output], settings=view.settings) as reply,
     ):
         answered = clock.monotonic()
@@ -86,7 +86,7 @@ def run(
     connection.database = used_database(statement) or connection.database
 
 
-def _show(clock: Clock, console: Console, waiting: ProgressLine, reply: Reply, view: View) -> None:
+def _show(clock: Clock, console: Console, waiting: ProgressBar, reply: Reply, view: View) -> None:
     """Show the first rows when they are there; those behind them are counted and forgotten."""
     started = clock.monotonic()
     rows, first, seen, is_shown = Rows(reply), list[pa.RecordBatch](), 0, False

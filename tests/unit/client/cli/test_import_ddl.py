@@ -14,9 +14,11 @@ from tests.unit.app_transport import AppTransport
 from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.errors import NotFoundError
 from tilth.client import http
+from tilth.client.cli.import_ddl import DdlOrigin
 from tilth.client.cli.main import app
 from tilth.client.script import statements
 from tilth.control.running import Origin
+from tilth.migration import ForeignSystem
 from tilth.query.results.answer import Answer
 from tilth.server import build_app
 
@@ -203,3 +205,7 @@ def test_an_installation_for_clients_says_what_is_missing(file: Path, monkeypatc
 def test_a_wrong_command_line_is_exit_code_2() -> None:
     assert run().exit_code == 2
     assert run("x.sql", "--from", "oracle").exit_code == 2
+
+
+def test_every_system_can_be_named() -> None:
+    assert {origin.value for origin in DdlOrigin} == {"auto", *ForeignSystem}

@@ -1,4 +1,4 @@
-"""What is kept of what was typed, and for whom."""
+"""The history file: its statements, its bound, its mode."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def press_and_wait() -> None:
 
 
 def swallow_one_and_wait() -> None:
-    """As where it is raised while an object is freed."""
+    """Python ignores one that is raised while an object is freed."""
     with suppress(KeyboardInterrupt):
         press_and_wait()
     threading.Event().wait(SECONDS_MAX)

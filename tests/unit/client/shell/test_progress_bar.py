@@ -1,4 +1,4 @@
-"""The line of progress: what it says, and that it hinders nothing."""
+"""The progress bar: its numbers, and that it delays nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.unit.app_transport import AppTransport
 from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.clock import SystemClock
 from tilth.client import Connection
-from tilth.client.shell import progress
-from tilth.client.shell.progress import ProgressLine, StandingReader, numbers
-from tilth.client.shell.standing import Standing
+from tilth.client.shell import progress_bar
+from tilth.client.shell.progress_bar import ProgressBar, StatementProgressReader, numbers
+from tilth.client.shell.statement_progress import StatementProgress
 from tilth.control.running import Origin
 from tilth.query.results.answer import Answer
 from tilth.server import build_app
@@ -69,12 +69,12 @@ def connection(rooms: WorkingRooms) -> Iterator[Connection]:
 
 def test_a_statement_is_found_by_its_beginning_and_its_database(connection: Connection, rooms: WorkingRooms) -> None:
     rooms.may_answer.set()
-    standing = StandingReader(ManualClock(), connection, MINE).read()
-    assert standing is not None
-    assert (standing.rows, standing.total_rows, standing.done, standing.seconds_left) == (250, 1000, 0.25, 24.0)
-    assert StandingReader(ManualClock(), connection, "SELECT 2").read() is None
+    progress = StatementProgressReader(ManualClock(), connection, MINE).read()
+    assert progress is not None
+    assert (progress.rows, progress.total_rows, progress.done, progress.seconds_left) == (250, 1000, 0.25, 24.0)
+    assert StatementProgressReader(ManualClock(), connection, "SELECT 2").read() is None
     # Another statement runs with which this one begins.
-    assert StandingReader(ManualClock(), connection, "SELECT 1 FROM trips").read() is None
+    assert StatementProgressReader(ManualClock(), connection, "SELECT 1 FROM trips").read() is None
     assert rooms.calls[0][3] == {"readonly": "1", "log_queries": "0"}
 
 
@@ -105,56 +105,56 @@ def test_merges_and_mutations_are_those_of_the_table(
 ) -> None:
     rooms.table = pa.table(table)
     rooms.may_answer.set()
-    standing = StandingReader(ManualClock(), connection, statement).read()
-    assert standing is not None
-    assert standing.state == state
+    progress = StatementProgressReader(ManualClock(), connection, statement).read()
+    assert progress is not None
+    assert progress.state == state
     assert where in " ".join(str(rooms.texts[0]).split())
 
 
 def test_numbers_have_their_units() -> None:
-    standing = Standing(rows=1_234_567, total_rows=9_000_000, bytes=5 << 20, done=0.137, seconds_left=0.2)
-    assert numbers(standing) == "1,234,567 of 9,000,000 rows, 5.0 MiB, 14%, 1 s left"
-    assert numbers(Standing(seconds_left=150, done=0.5)) == "50%, 2 min left"
-    assert numbers(Standing(seconds_left=5400, done=0.5)) == "50%, 1.5 h left"
+    progress = StatementProgress(rows=1_234_567, total_rows=9_000_000, bytes=5 << 20, done=0.137, seconds_left=0.2)
+    assert numbers(progress) == "1,234,567 of 9,000,000 rows, 5.0 MiB, 14%, 1 s left"
+    assert numbers(StatementProgress(seconds_left=150, done=0.5)) == "50%, 2 min left"
+    assert numbers(StatementProgress(seconds_left=5400, done=0.5)) == "50%, 1.5 h left"
     # Rows of a table that is read twice.
-    assert numbers(Standing(rows=20, total_rows=10)) == "20 rows"
-    assert numbers(Standing(total_rows=10)) == "0 of 10 rows"
-    assert numbers(Standing(state="waiting")) == ""
+    assert numbers(StatementProgress(rows=20, total_rows=10)) == "20 rows"
+    assert numbers(StatementProgress(total_rows=10)) == "0 of 10 rows"
+    assert numbers(StatementProgress(state="waiting")) == ""
 
 
 @contextmanager
 def waiting(
     connection: Connection, *, is_terminal: bool = True, width: int = 120
-) -> Iterator[tuple[ProgressLine, io.StringIO]]:
+) -> Iterator[tuple[ProgressBar, io.StringIO]]:
     screen = io.StringIO()
     errors = Console(file=screen, width=width, force_terminal=is_terminal)
-    with ProgressLine(SystemClock(), errors, connection, MINE) as line:
-        yield line, screen
+    with ProgressBar(SystemClock(), errors, connection, MINE) as bar:
+        yield bar, screen
 
 
 def eventually(screen: io.StringIO, text: str) -> None:
-    deadline = time.monotonic() + 10  # noqa: TID251  # the line is drawn in real time
+    deadline = time.monotonic() + 10  # noqa: TID251  # the bar is drawn in real time
     while text not in screen.getvalue():
         assert time.monotonic() < deadline, screen.getvalue()  # noqa: TID251
         threading.Event().wait(0.01)
 
 
-def test_the_line_shows_numbers_and_nothing_that_a_terminal_obeys(
+def test_the_bar_shows_numbers_and_nothing_that_a_terminal_obeys(
     connection: Connection, rooms: WorkingRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "BEGIN_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bar, "BEGIN_SECONDS", 0.0)
     rooms.may_answer.set()
-    with waiting(connection) as (line, screen):
+    with waiting(connection) as (bar, screen):
         eventually(screen, "250 of 1,000 rows, 1.0 MiB, 25%, 24 s left")
         assert "running in \\x1b[31mSpark" in screen.getvalue()
-        line.count(7)
+        bar.count(7)
         eventually(screen, "7 rows")
 
 
 def test_a_server_that_hangs_delays_nothing(
     connection: Connection, rooms: WorkingRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "BEGIN_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bar, "BEGIN_SECONDS", 0.0)
     with waiting(connection) as (_, screen):
         eventually(screen, "running")
     assert not rooms.may_answer.is_set()
@@ -163,10 +163,10 @@ def test_a_server_that_hangs_delays_nothing(
 def test_without_a_terminal_nobody_is_questioned(
     connection: Connection, rooms: WorkingRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "BEGIN_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bar, "BEGIN_SECONDS", 0.0)
     rooms.may_answer.set()
-    with waiting(connection, is_terminal=False) as (line, screen):
-        line.count(3)
+    with waiting(connection, is_terminal=False) as (bar, screen):
+        bar.count(3)
         assert not rooms.answered.acquire(timeout=0.05)
     assert (screen.getvalue(), rooms.calls) == ("", [])
 

@@ -1,9 +1,9 @@
-"""A line of progress while a statement runs: a bar, rows, bytes, seconds left.
+"""A progress bar while a statement runs: a spinner, the bar, rows, bytes, seconds left.
 
-Covers: reading how far a statement is, by SQL on a connection of its own; the line. Does not cover: what the numbers
-mean (standing.py).
-Always holds: it is shown on a terminal only, and leaves no trace there; a server that is slow, hangs or knows nothing
-of it delays nothing: the line goes on without numbers.
+Covers: reading the progress of a statement, by SQL on a connection of its own; the bar. Does not cover: computing its
+numbers (statement_progress.py).
+Always holds: it is shown on a terminal only, and is erased at the end; a server that is slow, hangs or does not list
+the statement delays nothing: the bar goes on without numbers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tilth.client.printable import printable
 from tilth.client.script import first_word
 from tilth.client.settings import READING
 from tilth.client.shell.relations import TablePath, condition, relations
-from tilth.client.shell.standing import Line, Standing, Work
+from tilth.client.shell.statement_progress import Line, ProgressEstimator, StatementProgress
 
-#: Statements that take less time are not watched.
+#: Time before the first reading: shorter statements are not watched.
 BEGIN_SECONDS = 0.5
 EVERY_SECONDS = 0.5
 #: Each reading gives up after this.
 READ_SECONDS_MAX = 5.0
-#: After a reading that failed.
+#: Time after a reading that failed.
 RETRY_SECONDS = 3.0
 #: A statement is found among those under way by its beginning.
 KNOWN_CHARACTERS = 1000
-#: Narrower terminals have no bar.
+#: Narrower terminals have no room for the bar itself.
 _BAR_COLUMNS_MIN = 100
 _STATE_CHARACTERS_MAX = 40
 _RUNNING = "running"
@@ -50,30 +50,31 @@ _MUTATIONS = """SELECT parts_to_do, parts_done, state_reason FROM system.mutatio
  WHERE {condition} AND NOT is_done AND NOT is_killed LIMIT 1000"""
 
 
-class StandingReader:
-    """Reads the standing of one statement. Raises TilthErrors of the connection."""
+class StatementProgressReader:
+    """Reads the progress of one statement. Raises TilthErrors of the connection."""
 
     def __init__(self, clock: Clock, connection: Connection, statement: str) -> None:
         self._clock = clock
         self._connection = connection
         self._begin = statement[:KNOWN_CHARACTERS]
-        self._work = Work()
+        self._estimator = ProgressEstimator()
         self._began = clock.monotonic()
         self._question = {"OPTIMIZE": _MERGES, "ALTER": _MUTATIONS}.get(first_word(statement), "")
         self._table = _first_table(statement, connection.database) if self._question else None
 
-    def read(self) -> Standing | None:
+    def read(self) -> StatementProgress | None:
         """None: the server does not list the statement."""
         elapsed = self._clock.monotonic() - self._began
         if self._table is not None:
             lines = self._lines(self._question.format(condition=condition(self._table)))
-            is_merge = self._question is _MERGES
-            return self._work.of_merges(lines, elapsed) if is_merge else self._work.of_mutations(lines, elapsed)
+            estimator = self._estimator
+            estimate = estimator.of_merges if self._question is _MERGES else estimator.of_mutations
+            return estimate(lines, elapsed)
         wanted = (self._begin, self._connection.database)
         mine = next(
             (line for line in self._lines(_PROCESSES) if (line.get("query"), line.get("database")) == wanted), None
         )
-        return None if mine is None else self._work.of_process(mine)
+        return None if mine is None else self._estimator.of_process(mine)
 
     def _lines(self, question: str) -> list[Line]:
         result = self._connection.sql(question, READING)
@@ -90,8 +91,8 @@ class _Numbers(ProgressColumn):
         return Text(str(task.fields.get("numbers", "")), no_wrap=True)
 
 
-class ProgressLine:
-    """The line of progress, from the sending of a statement until its rows are shown."""
+class ProgressBar:
+    """The progress bar, from the sending of a statement until its rows are shown."""
 
     def __init__(self, clock: Clock, errors: Console, connection: Connection, statement: str) -> None:
         is_shown = errors.is_terminal
@@ -111,7 +112,7 @@ class ProgressLine:
         self._over = threading.Event()
         self._is_shown = is_shown
 
-    def __enter__(self) -> ProgressLine:
+    def __enter__(self) -> ProgressBar:
         self._progress.start()
         if self._is_shown:
             threading.Thread(target=self._watch, name="tilth-progress", daemon=True).start()
@@ -121,12 +122,12 @@ class ProgressLine:
         self.stop()
 
     def stop(self) -> None:
-        """Stop without a trace on the screen, and without waiting for a server that hangs."""
+        """Erase the bar, without waiting for a server that hangs."""
         self._over.set()
         self._progress.stop()
 
     def count(self, rows: int) -> None:
-        """Show how many rows of the answer have come; the server's numbers end there."""
+        """Show the number of rows received; numbers of the server are not shown any more."""
         self._over.set()
         self._progress.update(
             self._task, description="receiving", total=None, numbers=f"{rows:,} {'row' if rows == 1 else 'rows'}"
@@ -134,7 +135,7 @@ class ProgressLine:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Let others print inside."""
+        """Hide the bar inside, so that others can print."""
         self._progress.stop()
         yield
         self._progress.start()
@@ -143,45 +144,44 @@ class ProgressLine:
         if self._clock.wait(self._over, BEGIN_SECONDS):
             return
         with self._connection.beside(timeout_seconds=READ_SECONDS_MAX) as connection:
-            reader = StandingReader(self._clock, connection, self._statement)
+            reader = StatementProgressReader(self._clock, connection, self._statement)
             seconds = 0.0
             while not self._clock.wait(self._over, seconds):
                 seconds = EVERY_SECONDS
                 try:
-                    standing = reader.read()
+                    progress = reader.read()
                 except TilthError:
                     # The server is busy, older or away; the statement itself says so if it matters.
                     seconds = RETRY_SECONDS
                     continue
-                if standing is not None and not self._over.is_set():
-                    self._show(standing)
+                if progress is not None and not self._over.is_set():
+                    self._show(progress)
 
-    def _show(self, standing: Standing) -> None:
-        is_known = standing.done is not None
-        state = _RUNNING if standing.state in ("", _IN_SPARK) else printable(standing.state[:_STATE_CHARACTERS_MAX])
+    def _show(self, progress: StatementProgress) -> None:
+        state = _RUNNING if progress.state in ("", _IN_SPARK) else printable(progress.state[:_STATE_CHARACTERS_MAX])
         self._progress.update(
             self._task,
             description=state,
-            total=_SHARES if is_known else None,
-            completed=int(_SHARES * standing.done) if standing.done is not None else 0,
-            numbers=numbers(standing),
+            total=None if progress.done is None else _SHARES,
+            completed=int(_SHARES * (progress.done or 0.0)),
+            numbers=numbers(progress),
         )
 
 
-def numbers(standing: Standing) -> str:
+def numbers(progress: StatementProgress) -> str:
     """Return the numbers as they are shown: `1,200 of 9,000 rows, 1.2 MiB, 8 s left`."""
     shown = []
-    if standing.rows:
-        of = f" of {standing.total_rows:,}" if standing.total_rows and standing.total_rows >= standing.rows else ""
-        shown.append(f"{standing.rows:,}{of} rows")
-    elif standing.total_rows:
-        shown.append(f"0 of {standing.total_rows:,} rows")
-    if standing.bytes:
-        shown.append(show_bytes(standing.bytes))
-    if standing.done is not None:
-        shown.append(f"{standing.done:.0%}")
-    if standing.seconds_left is not None:
-        shown.append(f"{_duration(standing.seconds_left)} left")
+    if progress.rows:
+        of = f" of {progress.total_rows:,}" if progress.total_rows and progress.total_rows >= progress.rows else ""
+        shown.append(f"{progress.rows:,}{of} rows")
+    elif progress.total_rows:
+        shown.append(f"0 of {progress.total_rows:,} rows")
+    if progress.bytes:
+        shown.append(show_bytes(progress.bytes))
+    if progress.done is not None:
+        shown.append(f"{progress.done:.0%}")
+    if progress.seconds_left is not None:
+        shown.append(f"{_duration(progress.seconds_left)} left")
     return ", ".join(shown)
 
 
