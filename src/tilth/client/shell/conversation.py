@@ -96,12 +96,16 @@ class _Conversation:
     def hold(self) -> None:
         with suppress(Left, EOFError), self._interrupts.watched(), self._named():
             while True:
+                # Python raises a Ctrl-C also where a loop goes back: the inner one does so inside of the `try`.
                 try:
-                    begun, self._begun = self._begun, ""
-                    text = self._session.prompt(f"{printable(self._connection.database)}> ", default=begun)
-                    self._obey(text)
+                    while True:
+                        self._obey(self._prompt())
                 except KeyboardInterrupt:
                     self._interrupts.caught()
+
+    def _prompt(self) -> str:
+        begun, self._begun = self._begun, ""
+        return self._session.prompt(f"{printable(self._connection.database)}> ", default=begun)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

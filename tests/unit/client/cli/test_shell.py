@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
@@ -24,11 +29,16 @@ from tilth.client.exit_codes import EXIT_CODES
 from tilth.client.http import Reply
 from tilth.client.options import OutputFormat
 from tilth.client.rows import show
+from tilth.client.shell import conversation
 from tilth.client.shell.conversation import converse
 from tilth.client.shell.run import run
 from tilth.model.wire import Summary
 from tilth.query.results.answer import Answer
 from tilth.server import build_app
+from tilth.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 Type = Callable[[str], tuple[str, str]]
 
@@ -145,6 +155,47 @@ def test_ctrl_c_forgets_and_ctrl_d_leaves(typed: Type, rooms: FakeRooms) -> None
 def test_two_ctrl_c_leave(typed: Type, rooms: FakeRooms) -> None:
     typed("SELECT\x03\x03SELECT 2;\n")
     assert sent(rooms) == []
+
+
+def test_a_ctrl_c_between_any_two_steps_of_the_loop_ends_nothing(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace raises it before each instruction of the loop, one for each prompt, two seconds after the last one."""
+    clock = ManualClock()
+    interrupted: list[int] = []
+    prompts = 0
+
+    def step(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        if event == "opcode" and frame.f_lasti not in interrupted and len(interrupted) < prompts:
+            interrupted.append(frame.f_lasti)
+            signal.raise_signal(signal.SIGINT)
+        return step if frame.f_code.co_name == "hold" else None
+
+    def prompt(*_: object, **__: object) -> str:
+        nonlocal prompts
+        if len(interrupted) < prompts:
+            # Each instruction between two prompts was interrupted.
+            sys.settrace(None)
+            raise EOFError
+        prompts += 1
+        clock.advance(2.0)
+        frame = sys._getframe(2)
+        frame.f_trace, frame.f_trace_opcodes = step, True
+        sys.settrace(step)
+        return ""
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(conversation, "SystemClock", lambda: clock)
+    monkeypatch.setattr(PromptSession, "prompt", prompt)
+    before = sys.gettrace()
+    try:
+        with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=DummyOutput()):
+            converse(connection, Console(file=io.StringIO()), Console(file=io.StringIO()), OutputFormat.TABLE)
+    except KeyboardInterrupt:
+        pytest.fail(f"it ended the shell at the instruction {interrupted[-1]}")
+    finally:
+        sys.settrace(before)
+    assert len(interrupted) == prompts - 1 > 5
 
 
 def test_rows_upright_by_a_terminator_and_by_a_switch(typed: Type, rooms: FakeRooms) -> None:
