@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor
     from tilth.storage.merge.flush import FlushResult, flush_segments
+    from tilth.storage.merge.key_ranges import Cut, CutPlan, KeyRange, plan_ranges, ranges_of
     from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
     from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
     from tilth.storage.parts.key_filter import write_filter

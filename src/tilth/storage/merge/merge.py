@@ -1,7 +1,8 @@
 """Merging sorted parts into one: k-way, in blocks, with bounded memory.
 
 Covers: the merge of parts of one partition with all that changed them, leaving out rows that are deleted or have
-expired. Does not cover: choosing what to merge (maintenance), when a row expires (model/ttl.py), segments (flush.py).
+expired, or of one of its key ranges. Does not cover: choosing what to merge (maintenance), where a merge is cut
+(key_ranges.py), when a row expires (model/ttl.py), segments (flush.py).
 Always holds: the result is the stable sort of the parts' present rows laid end to end in the given order, without those
 that have expired; memory is bounded by parts times block, plus one row group. Without a sort key the parts are laid end
 to end.
@@ -20,7 +21,6 @@ Tests: tests/property/test_merge_content.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -35,15 +35,17 @@ import pyarrow.parquet as pq
 
 from tilth.model.delta import PartSource
 from tilth.model.part import WrittenPart
-from tilth.model.table import Column, Schema
+from tilth.model.table import Schema
 from tilth.model.types import Kind, Simple
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.errors import BadColumnError, PartFileCorruptError
+from tilth.storage.merge.columns import columns_in_file, default_of
+from tilth.storage.merge.key_ranges import KeyRange, bytes_of_row_group, spans_of
 from tilth.storage.parts.key_filter import write_filter
 from tilth.storage.parts.part_files import NewPart, PartWriter, damaged_error, open_part
 from tilth.storage.parts.rowmap import RowMapWriter, Rows, SourceNumbers
 from tilth.storage.store.paths import TableLayout, file_name
-from tilth.storage.values.arrow import FIELD_ID, arrow_schema, arrow_type, shape
+from tilth.storage.values.arrow import arrow_schema, shape
 from tilth.storage.values.order import Codes, is_sorted, ranks_of, stable_order
 from tilth.storage.values.unfilterable import NOTHING, unfilterable_in_file
 
@@ -57,12 +59,6 @@ WINDOW_BYTES = 64 << 20
 #: A string column is read as dictionaries if its values take no more than this in the files, before compression.
 DICTIONARY_VALUE_BYTES_MAX = 2.0
 _VARIABLE_BYTES = 4
-#: Defaults that mean the same here and in Spark: a literal, perhaps with its type.
-_LITERAL = re.compile(
-    r"(?P<cast>CAST\()?(?:(?P<bare>-?(?:\d+(?:\.\d*)?|\.\d+)|true|false|null)"
-    r"|(?:(?:DATE|TIMESTAMP|TIMESTAMP_NTZ) )?'(?P<string>[^'\\]*)')(?(cast) AS \w+(?:\(\d+,\d+\))?\))",
-    re.IGNORECASE,
-)
 #: Types of the columns by which rows can expire; the first counts in days.
 _TIMES = (Simple(Kind.DATE), Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
 
@@ -72,9 +68,10 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     #: None if no row was left.
     written: WrittenPart | None
-    #: Rows in the files.
+    #: Rows in the files, those of the range if there is one.
     rows_in: int
-    #: Bytes of the parts and of their deltas.
+    #: Bytes of the parts and of their deltas; with a range, of the row groups that have rows of it, and of the deltas
+    #: of their parts.
     bytes_in: int
     #: Left out because their time had passed.
     rows_expired: int = 0
@@ -99,17 +96,19 @@ def merge_parts(
     task: int,
     attempt: int,
     expired: Expiry | None = None,
+    within: KeyRange | None = None,
     block_rows: int = BLOCK_ROWS,
 ) -> MergeResult:
     """Merge parts of one partition, none of them a segment, into one new part, the rows of equal keys in their order.
 
-    Deleted rows are left out, new values are written; with `expired` more rows are left out. The part has its row map
-    and its key filter. Raises PartFileNotFoundError and PartFileCorruptError naming the file, those of deltas likewise.
+    Deleted rows are left out, new values are written; with `expired` more rows are left out, with `within` all that are
+    not in the range. The part has its row map and its key filter. Raises PartFileNotFoundError and PartFileCorruptError
+    naming the file, those of deltas likewise.
     """
     layout = new.layout
     assert not any(source.is_segment for source in sources)
     dictionaries = _dictionaries(layout, sources)
-    readers = [_Source(layout, number, source, dictionaries) for number, source in enumerate(sources)]
+    readers = _readers(layout, sources, dictionaries, within)
     is_past = None if expired is None else _past(layout.schema, expired)
     rows_expired = 0
     block = min(block_rows, _block_rows(layout, readers))
@@ -124,6 +123,7 @@ def merge_parts(
                 values=new.values,
                 unfilterable=unfilterable,
                 sources=sources,
+                pieces=1 if within is None else within.of,
             ) as writer,
             RowMapWriter(layout, name) as row_map,
         ):
@@ -150,10 +150,24 @@ def merge_parts(
     return MergeResult(
         written=written,
         rows_in=rows_in,
-        bytes_in=sum(source.bytes for source in sources),
+        bytes_in=sum(reader.bytes for reader in readers),
         rows_expired=rows_expired,
         rows_deleted=rows_deleted,
     )
+
+
+def _readers(
+    layout: TableLayout, sources: Sequence[PartSource], dictionaries: Sequence[str], within: KeyRange | None
+) -> list[_Source]:
+    """Open the sources, those without rows in the range left out."""
+    if within is None:
+        return [_Source(layout, number, source, dictionaries) for number, source in enumerate(sources)]
+    spans = spans_of(layout, sources, within)
+    return [
+        _Source(layout, number, source, dictionaries, span)
+        for number, (source, span) in enumerate(zip(sources, spans, strict=True))
+        if span
+    ]
 
 
 def _past(schema: Schema, expired: Expiry) -> Callable[[pa.Table], pa.ChunkedArray]:
@@ -199,9 +213,19 @@ class _Block:
 
 
 class _Source:
-    """One part, read block by block in the table's present shape, without its deleted rows."""
+    """One part, or a stretch of its rows, read block by block in the table's present shape, without its deleted
+    rows.
+    """
 
-    def __init__(self, layout: TableLayout, number: int, source: PartSource, dictionaries: Sequence[str]) -> None:
+    def __init__(
+        self,
+        layout: TableLayout,
+        number: int,
+        source: PartSource,
+        dictionaries: Sequence[str],
+        span: range | None = None,
+    ) -> None:
+        """`span`: the rows that are read; None: all."""
         self.number = number
         self._folder = layout.folder
         self._file = source.file
@@ -210,31 +234,36 @@ class _Source:
         self._changes = load_changes(layout.folder, source) if source.deltas else None
         self._parquet = open_part(layout.folder, source.file, dictionaries=dictionaries)
         self._wanted = _wanted(layout.schema, dictionaries)
-        self._columns = _columns_in_file(layout.schema, self._parquet.schema_arrow)
+        self._columns = columns_in_file(layout.schema, self._parquet.schema_arrow)
         self._defaults = [
-            _default_of(column) if name is None else None
+            default_of(column) if name is None else None
             for name, column in zip(self._columns, layout.schema.columns, strict=True)
         ]
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self.metadata: pq.FileMetaData = self._parquet.metadata
         self.unfilterable = unfilterable_in_file(layout.schema, source, self.metadata)
-        self.rows = int(self.metadata.num_rows)
-        self._rows_read = 0
+        self._span = range(int(self.metadata.num_rows)) if span is None else span
+        self._row_groups, self._next_row = self._row_groups_of_span()
+        self.rows = len(self._span)
         self.rows_deleted = 0
+        self.bytes = source.bytes if span is None else self._bytes_of_span(source)
 
     @property
     def is_at_end(self) -> bool:
-        return self._rows_read == self.rows
+        return self._next_row >= self._span.stop
 
     def start(self, block_rows: int) -> None:
         names = [name for name in self._columns if name is not None]
-        self._batches = self._parquet.iter_batches(batch_size=block_rows, columns=names, use_threads=False)
+        self._batches = self._parquet.iter_batches(
+            batch_size=block_rows, row_groups=self._row_groups, columns=names, use_threads=False
+        )
 
     def next_block(self) -> _Block | None:
         """Return the next rows that are left; None where the end comes before any."""
         while not self.is_at_end:
-            first = self._rows_read
-            batch = self._next_batch()
+            first, batch = self._next_batch()
+            if not batch.num_rows:
+                continue
             rows = np.arange(first, first + batch.num_rows, dtype=np.uint32)
             if self._changes is None:
                 return _Block(self._shape_block(batch), rows)
@@ -249,17 +278,37 @@ class _Source:
                 return _Block(self._shape_block(table), rows)
         return None
 
-    def _next_batch(self) -> pa.RecordBatch:
+    def _row_groups_of_span(self) -> tuple[list[int], int]:
+        """Return the row groups that have rows of the span, and the index of their first row."""
+        row_groups: list[int] = []
+        first = start = 0
+        for number in range(self.metadata.num_row_groups):
+            end = start + int(self.metadata.row_group(number).num_rows)
+            if start < self._span.stop and end > self._span.start:
+                first = first if row_groups else start
+                row_groups.append(number)
+            start = end
+        return row_groups, first
+
+    def _bytes_of_span(self, source: PartSource) -> int:
+        read = sum(bytes_of_row_group(self.metadata.row_group(number)) for number in self._row_groups)
+        return read + sum(delta.bytes for delta in source.deltas)
+
+    def _next_batch(self) -> tuple[int, pa.RecordBatch]:
+        """Return the next rows of the span, perhaps none, and the index of the first of them."""
+        first = self._next_row
         try:
             batch = next(self._batches)
         except StopIteration:
             raise PartFileCorruptError(
-                file=f"{self._folder}/{self._file.name}", rows=self._rows_read, expected_rows=self.rows
+                file=f"{self._folder}/{self._file.name}", rows=first, expected_rows=self._span.stop
             ) from None
         except (pa.ArrowException, OSError) as error:
             raise damaged_error(self._folder, self._file, error) from error
-        self._rows_read += batch.num_rows
-        return batch
+        self._next_row += batch.num_rows
+        start = max(0, self._span.start - first)
+        end = min(batch.num_rows, self._span.stop - first)
+        return first + start, batch.slice(start, max(0, end - start))
 
     def unsorted_error(self) -> PartFileCorruptError:
         return PartFileCorruptError("a part file is not sorted", file=f"{self._folder}/{self._file.name}")
@@ -413,38 +462,6 @@ def _wanted(schema: Schema, dictionaries: Sequence[str]) -> pa.Schema:
             for field in arrow_schema(schema)
         ]
     )
-
-
-def _columns_in_file(schema: Schema, stored: pa.Schema) -> list[str | None]:
-    """Return the name of each column of the table in the file: by field id, so that a rename finds its data."""
-    by_id = {int(field.metadata[FIELD_ID]): field.name for field in stored if FIELD_ID in (field.metadata or {})}
-    if len(by_id) == len(stored):
-        return [by_id.get(column.id) for column in schema.columns]
-    names = set(stored.names)
-    return [column.name if column.name in names else None for column in schema.columns]
-
-
-def _default_of(column: Column) -> pa.Scalar:
-    """Return the value for rows whose file lacks the column; only literals are known without Spark."""
-    target = arrow_type(column.type)
-    default = column.default if column.older_default is None else column.older_default
-    if default is None and not column.expression:
-        return pa.scalar(None, target)
-    found = None if default is None else _LITERAL.fullmatch(default.strip())
-    if found is None or pa.types.is_nested(target):
-        raise BadColumnError(
-            "a part lacks the column, and its default is more than a literal",
-            column=column.name,
-            default=default,
-            hint="the part can be merged when a mutation has given it the table's present columns",
-        )
-    text = found["string"] if found["string"] is not None else found["bare"]
-    if found["bare"] is not None and text.lower() == "null":
-        return pa.scalar(None, target)
-    try:
-        return pa.scalar(text).cast(target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BadColumnError(column=column.name, default=default, because=str(error)) from error
 
 
 def _position_in(schema: Schema) -> Callable[[str], int]:

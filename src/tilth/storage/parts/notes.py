@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
@@ -47,6 +48,16 @@ class PartNote(msgspec.Struct, frozen=True, kw_only=True):
     is_filterable: bool
     #: Names of the files that it replaces; none: its rows were new.
     sources: tuple[str, ...] = ()
+    #: Number of key ranges into which the merge was cut that replaces them; this file has the rows of one.
+    pieces: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """Files that a file replaces; see PartNote."""
+
+    sources: Sequence[str] = ()
+    pieces: int = 1
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -60,6 +71,10 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     ranges: dict[str, ColumnRange]
     is_filterable: bool
     sources: tuple[str, ...] = ()
+    pieces: int = 1
+
+
+NEW_ROWS = Replaced()
 
 
 def new_note(
@@ -70,7 +85,7 @@ def new_note(
     rows: int,
     ranges: dict[str, ColumnRange],
     is_filterable: bool = False,
-    sources: Sequence[str] = (),
+    replaced: Replaced = NEW_ROWS,
 ) -> dict[bytes, bytes]:
     """Return the note of a new file as metadata; nothing where the layout was not made of a table's definition."""
     if not layout.about:
@@ -82,7 +97,8 @@ def new_note(
         rows=rows,
         ranges=ranges,
         is_filterable=is_filterable,
-        sources=tuple(sources),
+        sources=tuple(replaced.sources),
+        pieces=replaced.pieces,
     )
     return {NOTE: base64.b64encode(zlib.compress(msgspec.msgpack.encode(stored)))}
 
@@ -123,4 +139,5 @@ def _decode(noted: bytes) -> PartNote:
         ranges=stored.ranges,
         is_filterable=stored.is_filterable,
         sources=stored.sources,
+        pieces=stored.pieces,
     )

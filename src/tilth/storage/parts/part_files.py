@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from tilth.model.delta import PartSource
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
-from tilth.storage.parts.notes import new_note
+from tilth.storage.parts.notes import Replaced, new_note
 from tilth.storage.store.files.files import (
     FileFinisher,
     call_good_copy,
@@ -119,11 +119,13 @@ class PartWriter:
         values: tuple[Bound, ...],
         unfilterable: Unfilterable = NOTHING,
         sources: Sequence[PartSource] = (),
+        pieces: int = 1,
     ) -> None:
         """`unfilterable`: what is known of the values of all rows before they come; `sources`: parts that this
-        one replaces.
+        one replaces, as one of so many `pieces`.
         """
         self._sources = sources
+        self._pieces = pieces
         self._layout = layout
         self._expected = unfilterable
         self._found = NOTHING
@@ -169,7 +171,7 @@ class PartWriter:
             rows=self._rows,
             ranges=self._ranges,
             is_filterable=self._is_filterable,
-            sources=[source.file.name for source in self._sources],
+            replaced=Replaced(sources=[source.file.name for source in self._sources], pieces=self._pieces),
         )
         self._writer.add_key_value_metadata(note_of(self._found) | note)
         self._writer.close()
