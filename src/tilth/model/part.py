@@ -121,6 +121,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, tag="p"):
     is_rewritten: bool = False
     #: True: a row segment: rows that are committed and readable, not sorted into a Parquet file yet.
     is_segment: bool = False
+    #: The transaction of the merge that made it as one of several key ranges, which count and are merged as one part;
+    #: 0: it is whole.
+    cut: int = 0
 
     @property
     def bytes(self) -> int:

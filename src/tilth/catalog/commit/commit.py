@@ -52,7 +52,7 @@ from tilth.catalog.rules.requirements import (
 from tilth.catalog.rules.updates import (
     InsertPart,
     Update,
-    inserts_of,
+    blocks_of,
     kafka_tables_of,
     tables_of,
 )
@@ -243,8 +243,9 @@ class Committer:
         updates = checked.updates
         versions = [each.version for each in before.tables.values()] + [each.version for each in before.kafka.values()]
         last = max((version.last_commit_ts for version in versions), default=0)
-        first = self._hybrid.reserve(inserts_of(updates) + 1, after=max(last, txn_id))
-        commit_ts = first + inserts_of(updates)
+        blocks = blocks_of(updates)
+        first = self._hybrid.reserve(blocks + 1, after=max(last, txn_id))
+        commit_ts = first + blocks
         batch.preconditions += self._clock_check.preconditions(commit_ts)
         times = CommitTimes(txn=txn_id, first_block=first, commit_ts=commit_ts, now_ms=self._clock.now_ms())
         changes = fold(before, updates, times)

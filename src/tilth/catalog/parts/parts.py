@@ -86,9 +86,9 @@ class Parts:
         return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
 
     def counts(self, table: str) -> dict[str, int]:
-        """Return the number of visible parts of each partition that has a record."""
+        """Return the number of visible parts of each partition that has a record; key ranges of one merge are one."""
         records = read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)
-        return {record.partition: record.parts for record in records}
+        return {record.partition: record.counted_parts for record in records}
 
     def entries(self, table: str, partition: str) -> list[Entry]:
         """Entries with ended ones, in the order of their names."""

@@ -47,6 +47,9 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     parts_added: int = 0
     #: Visible parts of all partitions, without segments.
     parts: int = 0
+    #: Number of these parts that are the second or a later key range of a merge that was cut: with its first one they
+    #: count as one part where parts are limited.
+    more_ranges: int = 0
     #: Visible segments of all partitions.
     segments: int = 0
     #: Commit time of the newest TRUNCATE; 0: none, or an UNDROP may have brought back rows from before it.
@@ -54,6 +57,11 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     #: Times of the newest undone drops and of their UNDROPs: between the two the table showed less than a read as of
     #: that time finds now.
     undone: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def counted_parts(self) -> int:
+        """Number of parts where parts are limited."""
+        return self.parts - self.more_ranges
 
 
 class VersionCommit(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +84,15 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_ts: int
     #: Visible parts, without segments.
     parts: int = 0
+    #: Number of further key ranges among these parts; see TableVersion.
+    more_ranges: int = 0
     #: Visible segments.
     segments: int = 0
+
+    @property
+    def counted_parts(self) -> int:
+        """Number of parts where parts are limited."""
+        return self.parts - self.more_ranges
 
 
 class LabelRecord(msgspec.Struct, frozen=True, kw_only=True):

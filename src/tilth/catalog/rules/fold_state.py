@@ -8,7 +8,8 @@ Tests: tests/unit/catalog/rules/test_fold_deltas.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -92,24 +93,41 @@ class TableNow:
         self.change.version = msgspec.structs.replace(version, parts_added=version.parts_added + 1)
 
     def count_parts(
-        self, partition: str, *, added: Iterable[Part] = (), gone: Iterable[Part] = (), values: tuple[Bound, ...] = ()
+        self, partition: str, *, added: Sequence[Part] = (), gone: Sequence[Part] = (), values: tuple[Bound, ...] = ()
     ) -> None:
+        """Count parts that the visible ones have now, or have no more."""
         parts = segments = 0
         for part, step in (*((part, 1) for part in added), *((part, -1) for part in gone)):
             if part.is_segment:
                 segments += step
             else:
                 parts += step
+        more = self._more_ranges(partition, added, gone)
         record = self.change.partitions.get(partition) or self._state.partitions.get(partition)
         if record is None:
             record = PartitionRecord(partition=partition, values=values, created_ts=self._times.commit_ts)
         self.change.partitions[partition] = msgspec.structs.replace(
-            record, parts=record.parts + parts, segments=record.segments + segments
+            record,
+            parts=record.parts + parts,
+            more_ranges=record.more_ranges + more,
+            segments=record.segments + segments,
         )
         version = self.change.version
         self.change.version = msgspec.structs.replace(
-            version, parts=version.parts + parts, segments=version.segments + segments
+            version,
+            parts=version.parts + parts,
+            more_ranges=version.more_ranges + more,
+            segments=version.segments + segments,
         )
+
+    def _more_ranges(self, partition: str, added: Iterable[Part], gone: Iterable[Part]) -> int:
+        """Return by how many the ranges rise that count as one with another; `visible` is what there is after it."""
+        change = Counter(part.cut for part in added if part.cut)
+        change.subtract(part.cut for part in gone if part.cut)
+        if not change:
+            return 0
+        now = Counter(part.cut for part in self.visible(partition).values() if part.cut)
+        return sum(max(0, now[cut] - 1) - max(0, now[cut] - count - 1) for cut, count in change.items())
 
     def count_rows(self, *, inserted: int = 0, removed: int = 0) -> None:
         version = self.change.version

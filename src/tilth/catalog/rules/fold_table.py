@@ -11,7 +11,6 @@ Tests: tests/unit/catalog/rules/test_fold_deltas.py, tests/unit/catalog/tables/t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import msgspec
@@ -36,6 +35,7 @@ from tilth.catalog.rules.fold_deltas import (
     ended,
     find_targets,
 )
+from tilth.catalog.rules.fold_parts import PartTimes, cut_of, merged_name, new_part
 from tilth.catalog.rules.fold_state import LoggedCounts, TableNow
 from tilth.catalog.rules.requirements import check_planned, check_visible
 from tilth.catalog.rules.updates import (
@@ -62,7 +62,6 @@ from tilth.model.part import (
     Part,
     PartEvent,
     PartName,
-    WrittenPart,
     drop_range,
     mark_of,
 )
@@ -139,10 +138,10 @@ class TableFold:
         definition = self._now.definition
         shapes = (definition.schema_now, *definition.older_schemas)
         shape = next((each for each in shapes if each.version == update.schema_version), definition.schema_now)
-        part = _part(
+        part = new_part(
             PartName(written.partition, block, block, 0, self._times.txn),
             written,
-            _PartTimes(
+            PartTimes(
                 min_row_ts=commit_ts,
                 max_row_ts=commit_ts,
                 commit_ts=commit_ts,
@@ -173,45 +172,54 @@ class TableFold:
         self.change.labels[update.label] = record
 
     def _replace(self, update: ReplaceParts) -> None:
-        name = _merged_name(update, txn=self._times.txn, table=self._now.name)
+        name = merged_name(update, txn=self._times.txn, table=self._now.name)
         shown = self._now.visible(name.partition)
         sources = check_visible(self._now.definition, shown, update.sources)
         self._check_alike(sources)
         self._check_unchanged(sources, update.seen)
         live = sum(self._now.deltas.live_rows(source) for source in sources)
-        written, commit_ts = update.written, self._times.commit_ts
+        commit_ts = self._times.commit_ts
+        names = self._names_of(update, name)
         # A source with the result's blocks is in one chain with it, and hidden by it; a mark would hide the result.
-        below = next((source for source in sources if source.name.blocks == name.blocks), None)
+        below = next((source for source in sources if source.name.blocks == names[0].blocks), None)
         for source in sources:
             if source is not below:
                 mark = mark_of(source.name, txn=self._times.txn)
                 self.change.added.append(msgspec.structs.replace(mark, commit_ts=commit_ts))
             del shown[source.name]
-        result: list[Part] = []
-        if written is None:
+        if not update.made:
             self.change.added.append(Mark(name=name, commit_ts=commit_ts))
-        else:
-            part = _part(
-                name,
-                written,
-                _PartTimes(
-                    min_row_ts=min(source.min_row_ts for source in sources),
-                    max_row_ts=max(source.max_row_ts for source in sources),
-                    commit_ts=commit_ts,
-                    columns_commit_ts=sources[0].columns_commit_ts,
-                    mutation_ts=max(source.mutation_ts for source in sources),
-                ),
-                schema_version=max(source.schema_version for source in sources),
-                is_rewritten=below is not None,
-            )
+        times = PartTimes(
+            min_row_ts=min(source.min_row_ts for source in sources),
+            max_row_ts=max(source.max_row_ts for source in sources),
+            commit_ts=commit_ts,
+            columns_commit_ts=sources[0].columns_commit_ts,
+            mutation_ts=max(source.mutation_ts for source in sources),
+        )
+        version, cut = max(source.schema_version for source in sources), cut_of(update, sources, txn=self._times.txn)
+        result = [
+            new_part(each, written, times, schema_version=version, is_rewritten=below is not None, cut=cut)
+            for each, written in zip(names, update.made, strict=False)
+        ]
+        for part in result:
             self._now.add_part(part)
-            result.append(part)
-        rows, size = (0, 0) if written is None else (written.rows, written.file.size)
+        rows, size = sum(part.rows for part in result), sum(part.bytes for part in result)
         self._now.count_parts(name.partition, added=result, gone=sources)
         self._now.count_rows(removed=live - rows)
         self._end_lost(sources)
         counts = LoggedCounts(rows=rows, bytes=size, sources=len(sources))
-        self._now.log(update.event, name, counts, duration_ms=update.duration_ms, reason=update.reason)
+        self._now.log(update.event, names[0], counts, duration_ms=update.duration_ms, reason=update.reason)
+
+    def _names_of(self, update: ReplaceParts, whole: PartName) -> list[PartName]:
+        """Return the names of the parts of the result, that of the whole where it is not cut.
+
+        Ranges begin with the same block, so that nothing comes between them, and end with blocks of their own, which no
+        other entry of the partition ever had: a chain is of one range.
+        """
+        if not update.more:
+            return [whole]
+        blocks = (next(self._blocks) for _ in update.made)
+        return [msgspec.structs.replace(whole, max_block=block) for block in blocks]
 
     def _check_alike(self, sources: Sequence[Part]) -> None:
         # Schema versions may differ in defaults and comments.
@@ -464,10 +472,10 @@ class TableFold:
         else:
             if written.partition != old.partition:
                 raise InvalidInputError("a rewritten part stays in its partition", part=old, now=written.partition)
-            part = _part(
+            part = new_part(
                 name,
                 written,
-                _PartTimes(
+                PartTimes(
                     min_row_ts=source.min_row_ts,
                     max_row_ts=source.max_row_ts,
                     commit_ts=commit_ts,
@@ -476,6 +484,7 @@ class TableFold:
                 ),
                 schema_version=mutation.schema.version,
                 is_rewritten=True,
+                cut=source.cut,
             )
             self._now.add_part(part)
             result.append(part)
@@ -541,51 +550,3 @@ class TableFold:
 
 def _mutated_ts(part: Part, mutation: Mutation) -> int:
     return part.mutation_ts if mutation.kind is MutationKind.COLUMNS else max(part.mutation_ts, mutation.commit_ts)
-
-
-def _merged_name(update: ReplaceParts, *, txn: int, table: str) -> PartName:
-    """Min of the first, max of the last, one level above the highest: docs/policies/visibility.md#names."""
-    sources = sorted(update.sources)
-    if not sources:
-        raise BadMergeError("nothing to merge", table=table)
-    partitions = {source.partition for source in sources}
-    if update.written is not None:
-        partitions.add(update.written.partition)
-    if len(partitions) > 1:
-        raise BadMergeError("only parts of one partition can be merged", table=table, partitions=sorted(partitions))
-    if len(set(sources)) < len(sources):
-        raise BadMergeError("a part is named twice", table=table)
-    low, high = sources[0].min_block, max(source.max_block for source in sources)
-    level = max(source.level for source in sources) + 1
-    return PartName(sources[0].partition, low, high, level, txn)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PartTimes:
-    """The times of a new part; see Part."""
-
-    min_row_ts: int
-    max_row_ts: int
-    commit_ts: int
-    columns_commit_ts: int
-    mutation_ts: int
-
-
-def _part(
-    name: PartName, written: WrittenPart, times: _PartTimes, *, schema_version: int, is_rewritten: bool = False
-) -> Part:
-    return Part(
-        name=name,
-        schema_version=schema_version,
-        rows=written.rows,
-        file=written.file,
-        values=written.values,
-        ranges=written.ranges,
-        min_row_ts=times.min_row_ts,
-        max_row_ts=times.max_row_ts,
-        commit_ts=times.commit_ts,
-        columns_commit_ts=times.columns_commit_ts,
-        mutation_ts=times.mutation_ts,
-        is_rewritten=is_rewritten,
-        is_segment=written.is_segment,
-    )

@@ -111,6 +111,11 @@ def _check_counts(uuid: str, before: TableState, everything: list[Entry], change
     for partition, record in change.partitions.items():
         _require(record.parts == shown_after[partition, False], f"parts of {partition} are counted", uuid)
         _require(record.segments == shown_after[partition, True], f"segments of {partition} are counted", uuid)
+    ranges, ranges_after = _more_ranges(everything), _more_ranges(change.entries_after(everything))
+    for partition, record in change.partitions.items():
+        _require(record.more_ranges == ranges_after[partition], f"ranges of {partition} are counted", uuid)
+    more = ranges_after.total() - ranges.total()
+    _require(change.version.more_ranges - before.version.more_ranges == more, "all ranges are counted", uuid)
     shown_after.subtract(shown)
     parts = sum(count for (_, is_segment), count in shown_after.items() if not is_segment)
     segments = sum(count for (_, is_segment), count in shown_after.items() if is_segment)
@@ -120,6 +125,14 @@ def _check_counts(uuid: str, before: TableState, everything: list[Entry], change
 
 def _counted(entries: list[Entry]) -> Counter[tuple[str, bool]]:
     return Counter((part.name.partition, part.is_segment) for part in visible(entries))
+
+
+def _more_ranges(entries: list[Entry]) -> Counter[str]:
+    ranges = Counter((part.name.partition, part.cut) for part in visible(entries) if part.cut)
+    more: Counter[str] = Counter()
+    for (partition, _), count in ranges.items():
+        more[partition] += count - 1
+    return more
 
 
 def _check_columns(uuid: str, before: TableState, change: TableChange) -> None:

@@ -91,7 +91,7 @@ def check_parts(definition: TableDef, change: TableChange, inserted: Iterable[st
     """Raises TooManyPartsError; `inserted` are the partitions that get new rows."""
     limit = requirement.per_partition
     for partition in sorted(inserted):
-        parts = change.partitions[partition].parts
+        parts = change.partitions[partition].counted_parts
         if limit and parts > limit:
             raise TooManyPartsError(
                 table=full_name(definition),
@@ -100,10 +100,10 @@ def check_parts(definition: TableDef, change: TableChange, inserted: Iterable[st
                 parts_to_throw_insert=limit,
                 hint=TOO_MANY_HINT,
             )
-    if requirement.total and change.version.parts > requirement.total:
+    if requirement.total and change.version.counted_parts > requirement.total:
         raise TooManyPartsError(
             table=full_name(definition),
-            parts=change.version.parts,
+            parts=change.version.counted_parts,
             max_parts_in_total=requirement.total,
             hint=TOO_MANY_HINT,
         )

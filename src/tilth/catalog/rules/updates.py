@@ -70,20 +70,27 @@ class ReplaceDeltas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceParts:
-    """One part instead of one or several. Requires that every source is still visible and has no newer changes than
-    were seen.
+    """One part, or several key ranges, instead of one or several. Requires that every source is still visible and has
+    no newer changes than were seen.
     """
 
     table: str
     sources: tuple[PartName, ...]
     #: None: no row was left.
     written: WrittenPart | None
+    #: The key ranges that follow, where the merge was cut.
+    more: tuple[WrittenPart, ...] = ()
     duration_ms: int = 0
     reason: str = ""
     #: Newest change of each source's data file that is in the result; none: it had no change.
     seen: Seen = ()
     #: Event name in the part log.
     event: Literal["merge", "flush", "remove_deleted"] = "merge"
+
+    @property
+    def made(self) -> tuple[WrittenPart, ...]:
+        """The parts of the result."""
+        return () if self.written is None else (self.written, *self.more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +342,11 @@ def with_files(update: Update, change: Callable[[DataFile], DataFile]) -> Update
             return replace(update, written=_with_file(update.written, change))
         case AddDelta():
             return replace(update, written=_with_file(update.written, change))
-        case ReplaceParts(written=written) | RewritePart(written=written) if written is not None:
+        case ReplaceParts(written=written, more=more) if written is not None:
+            return replace(
+                update, written=_with_file(written, change), more=tuple(_with_file(each, change) for each in more)
+            )
+        case RewritePart(written=written) if written is not None:
             return replace(update, written=_with_file(written, change))
         case ReplaceDeltas(written=deltas):
             return replace(update, written=tuple(_with_file(delta, change) for delta in deltas))
@@ -355,7 +366,9 @@ def files_in(update: Update) -> tuple[DataFile, ...]:
     match update:
         case InsertPart(written=WrittenPart(file=file)) | AddDelta(written=WrittenDelta(file=file)):
             return (file,)
-        case ReplaceParts(written=WrittenPart(file=file)) | RewritePart(written=WrittenPart(file=file)):
+        case ReplaceParts():
+            return tuple(written.file for written in update.made)
+        case RewritePart(written=WrittenPart(file=file)):
             return (file,)
         case ReplaceDeltas(written=deltas):
             return tuple(delta.file for delta in deltas)
@@ -368,5 +381,16 @@ def files_of(updates: Iterable[Update]) -> Iterator[str]:
     return (file.name for update in updates for file in files_in(update))
 
 
-def inserts_of(updates: Iterable[Update]) -> int:
-    return sum(isinstance(update, InsertPart) for update in updates)
+def blocks_of(updates: Iterable[Update]) -> int:
+    """Count the blocks that the updates need: one for each insert and for each range of a merge that was cut."""
+    return sum(_blocks_of(update) for update in updates)
+
+
+def _blocks_of(update: Update) -> int:
+    match update:
+        case InsertPart():
+            return 1
+        case ReplaceParts(more=more) if more:
+            return 1 + len(more)
+        case _:
+            return 0

@@ -81,9 +81,9 @@ class Throttle:
         where a table has as many as its first limit by its version: of `limit` tables, the largest ones first.
         """
         large = [
-            (version.parts, table)
+            (version.counted_parts, table)
             for table in tables
-            if (version := versions.get(table.uuid)) is not None and version.parts >= _first_limit(table)
+            if (version := versions.get(table.uuid)) is not None and version.counted_parts >= _first_limit(table)
         ]
         for _, table in nlargest(limit, large, key=itemgetter(0)):
             if judged := self.judge(table):

@@ -119,6 +119,12 @@ PARTS = SystemTable(
             FLAG,
             "Whether it replaces one part with the same rows, as a mutation makes it.",
         ),
+        ColumnDoc(
+            "cut",
+            INTEGER,
+            "The transaction of the merge that made it as one of several key ranges, which count and are merged as one "
+            "part; 0: it is whole.",
+        ),
         ColumnDoc("ranges", TEXT, "Smallest and largest values by column, as JSON; queries leave parts out by them."),
         ColumnDoc("active", FLAG, "Whether readers see it now."),
         ColumnDoc("damaged", TEXT, DAMAGED_DOC),
