@@ -104,7 +104,7 @@ def choose(
     committed, and so were its transaction and the attempt that wrote it. A file counts if its transaction is known to
     be committed, and not if it was aborted. Otherwise one that replaces others counts only if one of these is missing;
     if all exist, they count, with the same rows. A file that counts hides those that it replaces. Of several that
-    replace the same file one counts.
+    replace the same file those of one transaction count: the key ranges of a merge, or one file.
     """
     left: dict[str, tuple[FindingKind, str]] = {}
     known = {source for file in files for source in file.note.sources}.union(changed)
@@ -117,11 +117,12 @@ def choose(
     named = {source for file in usable.values() for source in file.note.sources}
     landed = {by.txn for by in shown}
     hidden: dict[str, str] = {}
+    made = Counter(file.by.txn for file in usable.values())
     counting: list[NotedFile] = []
     # Files that were read later come first, then those that were written later.
     for file in sorted(usable.values(), key=lambda file: (file.name in named, file.by), reverse=True):
         sources = file.note.sources
-        if any(source in hidden for source in sources):
+        if any(source in hidden and txn_of(hidden[source]) != file.by.txn for source in sources):
             left[file.name] = FindingKind.LEFTOVER, "another file replaced the same source: it can be removed"
             continue
         state = TxnVerdict.COMMITTED if file.by.txn in landed else verdict(file.by.txn)
@@ -129,7 +130,9 @@ def choose(
             left[file.name] = FindingKind.LEFTOVER, "its transaction was aborted: it can be removed"
             continue
         is_sure = state is TxnVerdict.COMMITTED
-        if is_sure or (sources and not all(source in usable for source in sources)) or keeps_uncommitted:
+        # A merge that was cut and not committed may have written some of its ranges only.
+        is_kept = keeps_uncommitted and (file.note.pieces == 1 or made[file.by.txn] >= file.note.pieces)
+        if is_sure or (sources and not all(source in usable for source in sources)) or is_kept:
             counting.append(file)
             hidden |= dict.fromkeys(sources, file.name)
         elif sources:

@@ -362,7 +362,7 @@ def settled(before: int, *notes: TxnNote) -> Callable[[int], TxnVerdict]:
     return partial(NotedTxns(notes).verdict, settled_before=before)
 
 
-def noted(name: str, *sources: str) -> NotedFile:
+def noted(name: str, *sources: str, pieces: int = 1) -> NotedFile:
     by = written_by(name)
     assert by is not None
     shape = SchemaVersion(version=1, schema=Schema(columns=(Column(id=1, name="n", type=Simple(Kind.INT64)),)))
@@ -375,6 +375,7 @@ def noted(name: str, *sources: str) -> NotedFile:
         ranges={},
         is_filterable=True,
         sources=sources,
+        pieces=pieces,
     )
     return NotedFile(name=name, size=1, by=by, note=note)
 
@@ -445,3 +446,30 @@ def test_of_several_files_that_replace_one_only_one_counts(keeps: bool) -> None:
     choice = choose(files, verdict=settled(3), keeps_uncommitted=keeps)
     assert [file.name for file in choice.chosen] == ["9-0.0-0.parquet"]
     assert choice.left.keys() == {"1-0.0-0.parquet", "3-0.0-0.parquet", "4-0.0-0.parquet"}
+
+
+def test_key_ranges_of_one_merge_count_together() -> None:
+    sources = ("1-0.0-0.parquet", "2-0.0-0.parquet")
+    ranges = [noted(f"4-{task}.0-0.parquet", *sources, pieces=3) for task in range(3)]
+    olds = [noted(name) for name in sources]
+    names = [file.name for file in ranges]
+    # Committed long ago.
+    choice = choose([*olds, *ranges], verdict=settled(5))
+    assert [file.name for file in choice.chosen] == names
+    assert choice.left.keys() == set(sources)
+    # Perhaps not committed: the sources have the same rows.
+    assert [file.name for file in choose([*olds, *ranges], verdict=settled(3)).chosen] == list(sources)
+    # A source was removed, or somebody read one of the ranges: it was committed.
+    assert [file.name for file in choose([olds[0], *ranges], verdict=settled(3)).chosen] == names
+    choice = choose([*olds, *ranges, noted("9-0.0-0.parquet", names[1])], verdict=settled(3))
+    assert [file.name for file in choice.chosen] == names
+
+
+@pytest.mark.parametrize("tasks", [[0, 1, 2], [0, 2], [1]])
+def test_ranges_of_a_merge_that_broke_off_never_stand_for_its_sources(tasks: Sequence[int]) -> None:
+    sources = ("1-0.0-0.parquet", "2-0.0-0.parquet")
+    ranges = [noted(f"4-{task}.0-0.parquet", *sources, pieces=3) for task in tasks]
+    files = [*(noted(name) for name in sources), *ranges]
+    choice = choose(files, verdict=settled(3), keeps_uncommitted=True)
+    taken = ranges if len(tasks) == 3 else files[:2]
+    assert [file.name for file in choice.chosen] == [file.name for file in taken]
