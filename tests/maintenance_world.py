@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 
@@ -192,20 +193,26 @@ class MergeWorker:
             for place, row in self.present(source.file, source.deltas)
         ]
         rows_in = sum(len(self.rows_of(source.file)) for source in task.sources)
-        written = None
-        if rows:
-            name = file_name(txn=task.txn, task=0, attempt=0, n=0)
-            file = DataFile(name=name, size=len(rows) * ROW_BYTES, checksum=1)
-            written = WrittenPart(partition=task.partition, values=task.values, rows=len(rows), file=file, ranges={})
-            self.contents[name] = tuple(row for _, row in rows)
-            self.origins[name] = tuple(origin for origin, _ in rows)
+        # Ranges of as many rows each.
+        bounds = [len(rows) * number // task.ranges for number in range(task.ranges + 1)]
         facts = MergeFacts(
-            written=written,
+            written=tuple(
+                self._range(task, number, rows[start:end]) for number, (start, end) in enumerate(pairwise(bounds))
+            ),
             rows_in=rows_in,
             bytes_in=sum(source.bytes for source in task.sources),
             rows_deleted=rows_in - len(rows),
         )
         self.reports.finished(spec.id, TaskResult(payload=msgspec.msgpack.encode(facts), actual=Cost(seconds=1.0)))
+
+    def _range(self, task: MergeTask, number: int, rows: Sequence[tuple[tuple[str, int], int]]) -> WrittenPart | None:
+        if not rows:
+            return None
+        name = file_name(txn=task.txn, task=number, attempt=0, n=0)
+        file = DataFile(name=name, size=len(rows) * ROW_BYTES, checksum=1)
+        self.contents[name] = tuple(row for _, row in rows)
+        self.origins[name] = tuple(origin for origin, _ in rows)
+        return WrittenPart(partition=task.partition, values=task.values, rows=len(rows), file=file, ranges={})
 
 
 class _FakeRebaser:

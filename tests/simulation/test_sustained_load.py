@@ -178,7 +178,7 @@ class Load:
         rows, size = (sum(getattr(source, name) for source in task.sources) for name in ("rows", "bytes"))
         file = DataFile(name=file_name(txn=task.txn, task=0, attempt=0, n=0), size=size, checksum=1)
         written = WrittenPart(partition=task.partition, values=task.values, rows=rows, file=file, ranges={})
-        self._report(spec, msgspec.msgpack.encode(MergeFacts(written=written, rows_in=rows, bytes_in=size)))
+        self._report(spec, msgspec.msgpack.encode(MergeFacts(written=(written,), rows_in=rows, bytes_in=size)))
         self.merged += 1
 
     def _report(self, spec: TaskSpec, payload: bytes) -> None:

@@ -217,6 +217,15 @@ class ManagerSettings:
         "node costs less.",
         unit="ms",
     )
+    merge_task_bytes: int = node_setting(
+        "merge_task_bytes",
+        1 << 30,
+        SettingCheck(parse_bytes, "1 byte and up", lambda size: size > 0),
+        "Bytes of the sources above which a merge is cut into key ranges, a Spark task for about so many bytes each; "
+        "the table setting of this name goes first. Less: large merges use more cores, and make more files. More: "
+        "fewer and larger files.",
+        unit="bytes",
+    )
     history_size: int = node_setting(
         "maintenance_manager_history_size",
         8,

@@ -116,6 +116,9 @@ class MaintenanceNumbers:
     copied_bytes: int = counter("tilth_copied_bytes_total", "Bytes of copies that were made in replicas.")
     scrubbed_bytes: int = counter("tilth_scrubbed_bytes_total", "Bytes of files that were compared with checksums.")
     wrong_copies: int = counter("tilth_wrong_copies_total", "Copies of files that were not what was written.")
+    merge_ranges: int = counter(
+        "tilth_merge_ranges_total", "Key ranges that merges made which were cut (`merge_task_bytes`), a task each."
+    )
     flushed_bytes: int = counter(
         "tilth_flushed_bytes_total", "Bytes of the parts that flushes made.", twin="bytes_flushed_total"
     )

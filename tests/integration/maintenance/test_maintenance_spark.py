@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tilth.base.clock import SystemClock
@@ -25,7 +26,15 @@ from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind
 from tilth.model.task import TaskKind
 from tilth.model.txn import TxnOutput
 from tilth.model.types import Kind, Simple
-from tilth.storage import data_folder, layout_of, local_root, read_part, write_parts
+from tilth.storage import (
+    PartFileCorruptError,
+    clean_transaction,
+    data_folder,
+    layout_of,
+    local_root,
+    read_part,
+    write_parts,
+)
 from tilth.warehouse import Dispatcher, EmbeddedWorker, WorkerSession
 
 pytestmark = pytest.mark.integration
@@ -91,10 +100,10 @@ class Node:
         assert isinstance(found, TableDef)
         return found
 
-    def insert(self, day: str, rows: int = 50) -> list[Part]:
-        """Rows with keys that no other insert has, in one part."""
+    def insert(self, day: str, rows: int = 50, *, start: int | None = None) -> list[Part]:
+        """Rows in one part with the keys from `start` on; else with keys that no other insert has."""
         txn = self.catalog.transactions.open("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
-        start = next(self._numbers) * 1000
+        start = next(self._numbers) * 1000 if start is None else start
         keys = [start + (i * 37) % rows for i in range(rows)]
         data = pa.table({"day": [day] * rows, "k": keys, "v": [f"v{key}" for key in keys]})
         written = write_parts(layout_of(self.definition(), self.root), data, txn=txn.id, task=0, attempt=0)
@@ -222,6 +231,61 @@ def test_optimize_final_leaves_one_part_in_each_partition(node: Node) -> None:
     assert (report.parts_before, report.parts_after) == (6, 2)
     assert report.rows_merged >= 210
     assert node.rows() == before
+
+
+def _cut_in_four(node: Node) -> list[Part]:
+    """Three parts with the same keys, whose merge is cut into four ranges."""
+    node.catalog.tables.modify_settings(node.table.uuid, {"parquet_row_group_rows": "20"}, ())
+    parts = [part for _ in range(3) for part in node.insert("monday", rows=400, start=0)]
+    share = sum(part.bytes for part in parts) // 4 + 1
+    node.catalog.tables.modify_settings(node.table.uuid, {"merge_task_bytes": str(share)}, ())
+    node.worker.start()
+    node.dispatcher.start()
+    return parts
+
+
+def test_a_large_merge_is_cut_into_key_ranges(node: Node) -> None:
+    """About two seconds: a job of one task, and one of four."""
+    sources = _cut_in_four(node)
+    before = node.rows()
+    report = node.manager.optimize(node.table.uuid, None, True)
+    assert (report.parts_before, report.parts_after, report.merges) == (3, 1, 1)
+    ranges = node.catalog.parts.visible(node.table.uuid, "monday")
+    assert node.rows() == before
+    assert len(ranges) == 4
+    # Each key is three times there, and a cut may fall between its rows.
+    folder = data_folder(node.root, node.table.uuid)
+    keys = [read_part(folder, part.file).column("k").to_pylist() for part in ranges]
+    assert all(one[-1] <= other[0] for one, other in itertools.pairwise(keys))
+    assert (keys[0][0], keys[-1][-1]) == (0, 399)
+    # The files follow from the numbers of the tasks; no row map is left.
+    [txn] = {part.name.mutation for part in ranges}
+    made = [f"{txn}-{task}.0-0.parquet" for task in range(4)]
+    assert node.files() == sorted([*made, *(part.file.name for part in sources)])
+    [event] = [event for event in node.catalog.part_log.recent(limit=100) if event.event == "merge"]
+    assert (event.rows, event.sources) == (1200, 3)
+    assert "cut into 4 key ranges, a task each" in event.reason
+    assert node.manager.optimize(node.table.uuid, None, True).merges == 0
+
+
+def test_one_range_that_fails_leaves_the_table_as_it_was(node: Node) -> None:
+    """About two seconds. Three of four ranges write their files."""
+    parts = _cut_in_four(node)
+    path = Path(str(data_folder(node.root, node.table.uuid))) / parts[0].file.name
+    footer = pq.read_metadata(path)
+    column = footer.row_group(footer.num_row_groups - 1).column(2)
+    content = bytearray(path.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size - 8] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(PartFileCorruptError, match=parts[0].file.name):
+        node.manager.optimize(node.table.uuid, None, True)
+    assert node.catalog.parts.visible(node.table.uuid, "monday") == parts
+    [txn] = node.catalog.transactions.unfinished()
+    written = {name.partition(".")[0] for name in node.files() if name.startswith(f"{txn.id}-")}
+    assert written >= {f"{txn.id}-{task}" for task in range(3)}
+    # All of them are found by the record of the transaction.
+    clean_transaction(node.root, txn)
+    assert node.files() == sorted(part.file.name for part in parts)
 
 
 def test_what_an_earlier_run_left_is_cleaned_by_name(node: Node, tmp_path: Path, spark: WorkerSession) -> None:

@@ -241,16 +241,16 @@ class FlushProcedure(OnePartProcedure[Flush]):
         size, count = sum(each.spec.size for each in works), sum(len(each.sources) for each in works)
         return f"{count} segments with {show_bytes(size)} into {len(works)} parts"
 
-    def reason(self, work: Flush) -> str:
+    def reason(self, work: Flush, facts: MergeFacts) -> str:
         return work.spec.about
 
     def input_bytes(self, work: Flush) -> int:
         return work.spec.size
 
     def report(self, work: Flush, facts: MergeFacts, duration_ms: int) -> str:
-        if facts.written is not None:
+        if facts.made:
             with self._counters.adding() as numbers:
-                numbers.flushed_bytes += facts.written.file.size
+                numbers.flushed_bytes += sum(part.file.size for part in facts.made)
         deleted = f", {facts.rows_deleted} deleted rows left out" if facts.rows_deleted else ""
         return f"{len(work.sources)} segments of {work.spec.partition} in {duration_ms} ms{deleted}"
 

@@ -78,4 +78,6 @@ def optimize_table(server: ServerContext, table: TableOps, partition: str | None
 
 
 def _count_parts(catalog: Catalog, uuid: str, partitions: list[str]) -> int:
-    return sum(len(catalog.parts.visible(uuid, partition)) for partition in partitions)
+    """Count visible parts and segments, the key ranges of a merge as one."""
+    shown = (part for partition in partitions for part in catalog.parts.visible(uuid, partition))
+    return len({(part.name.partition, part.cut) if part.cut else part.name for part in shown})

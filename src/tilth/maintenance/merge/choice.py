@@ -15,8 +15,22 @@ from dataclasses import replace
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
 from tilth.base.settings import setting_of
-from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeCandidate, MergeSelection, MergeSpec
+from tilth.maintenance.merge.policy.candidates import (
+    CandidatePart,
+    CandidateState,
+    Effort,
+    MergeCandidate,
+    MergeSelection,
+    MergeSpec,
+)
 from tilth.maintenance.merge.policy.expired_rows import has_expired_rows, judge_rows, rewrite_due_ms
+from tilth.maintenance.merge.policy.joined_ranges import (
+    TARGETS_PER_RANGE,
+    JoinedRanges,
+    join_candidates,
+    ranges_wanted,
+    why_cut,
+)
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.lone import explained_with_expired_rows, with_expired_rows
@@ -40,6 +54,7 @@ class MergeChoice:
         self._watch = context.watch
         self._workers = context.server.workers
         self._clock_check = context.server.catalog.clock_check
+        self._task_bytes = context.server.settings.merge_task_bytes
         self._key_range = KeyRangePolicy()
         self._ttl_of: TableDef | None = None
         self._ttl: TableTtl | None = None
@@ -60,8 +75,30 @@ class MergeChoice:
         candidates = self._with_expired(self._candidates(parts, changes, policy, now_ms), parts, effort, now_ms)
         # The remembered policy belongs to the refreshes of one thread; an OPTIMIZE selects on threads of its own.
         key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
-        found = self._select(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
-        return with_expired_rows(found, candidates, being_merged=being_merged)
+        joined = self._joined(policy, candidates, parts, being_merged, now_ms)
+        busy = joined.busy.union(being_merged)
+        found = self._select(policy, key_range, joined.candidates, busy, self._stats(), now_ms / 1000, effort)
+        selection = with_expired_rows(joined.with_parts(found), candidates, being_merged=being_merged)
+        return replace(
+            selection,
+            specs=tuple(
+                replace(spec, reason=spec.reason + self._why_cut(len(spec.parts), spec.size))
+                for spec in selection.specs
+            ),
+        )
+
+    def ranges_of(self, parts: int, size: int) -> int:
+        """Return the number of key ranges of a merge of so many parts and bytes; 1: it is not cut."""
+        settings, is_by_key = self._watch.settings.merge, self.policy is MergePolicy.KEY_RANGE
+        # By key each range is a part of its own; by size they are one, however small.
+        least = TARGETS_PER_RANGE * settings.key_range.target_size if is_by_key else 0
+        return ranges_wanted(parts, size, task_bytes=self._merge_task_bytes(), range_bytes_min=least)
+
+    def _why_cut(self, parts: int, size: int) -> str:
+        return why_cut(self.ranges_of(parts, size), task_bytes=self._merge_task_bytes())
+
+    def _merge_task_bytes(self) -> int:
+        return self._watch.settings.merge.task_bytes or self._task_bytes
 
     def rewrite_due_ms(self, parts: Sequence[Part]) -> int | None:
         """Return when the first of these parts is written anew for its expired rows; None: none of them ever."""
@@ -85,20 +122,43 @@ class MergeChoice:
         candidates = self._with_expired(candidates, parts, Effort.NORMAL, now_ms)
         settings = self._watch.settings.merge
         by_name = {str(part.name): part for part in parts}
+        joined = self._joined(policy, candidates, parts, being_merged, now_ms)
+        busy = joined.busy.union(being_merged)
         match policy:
             case MergePolicy.KEY_RANGE:
-                found = KeyRangePolicy().explain(candidates, being_merged=being_merged, settings=settings)
+                found = KeyRangePolicy().explain(joined.candidates, being_merged=busy, settings=settings)
             case MergePolicy.SIZE_TIERED:
                 found = explain_merges(
-                    candidates,
-                    being_merged=being_merged,
+                    joined.candidates,
+                    being_merged=busy,
                     stats=self._stats(),
                     workers=self._workers(),
                     now=now_ms / 1000,
                     settings=settings,
                 )
-        found = explained_with_expired_rows(found, candidates, being_merged=being_merged)
-        return tuple(self._with_ttl(each, by_name, now_ms) for each in found)
+        found = explained_with_expired_rows(joined.explained(found), candidates, being_merged=being_merged)
+        return tuple(self._with_ttl(self._with_cut(each), by_name, now_ms) for each in found)
+
+    def _with_cut(self, candidate: MergeCandidate) -> MergeCandidate:
+        """Add to the reason of a merge that may come into how many key ranges it is cut, and why."""
+        if candidate.state not in (CandidateState.WOULD_RUN, CandidateState.LOST):
+            return candidate
+        return replace(candidate, reason=candidate.reason + self._why_cut(len(candidate.parts), candidate.size))
+
+    def _joined(
+        self,
+        policy: MergePolicy,
+        candidates: Sequence[CandidatePart],
+        parts: Sequence[Part],
+        being_merged: Collection[str],
+        now_ms: int,
+    ) -> JoinedRanges:
+        """Return the candidates of the policy: by size the ranges of a merge are one; by key each is a part of its
+        own, whose keys are its worth.
+        """
+        cuts = {str(part.name): part.cut for part in parts if part.cut and policy is MergePolicy.SIZE_TIERED}
+        damaged = self._watch.damaged.left_out(now_ms) if cuts else frozenset()
+        return join_candidates(candidates, cuts, being_merged=being_merged, damaged=damaged)
 
     def _with_expired(
         self, candidates: list[CandidatePart], parts: Sequence[Part], effort: Effort, now_ms: int
@@ -174,7 +234,7 @@ class MergeChoice:
         hours = {name: stats.hour.at(now) for name, stats in self._stats().items()}
         inserted = {name: float(hour.inserted + hour.last_inserted) for name, hour in hours.items()}
         return read_gain(
-            parts=len(spec.parts),
+            parts=spec.counted_parts or len(spec.parts),
             bytes_share=_share_of(spec.partition, visible_bytes),
             inserts_share=_share_of(spec.partition, inserted),
         )

@@ -59,7 +59,7 @@ DISABLED = "disable_compaction is on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Parts of one partition that become one."""
+    """Parts of one partition that become one, or several key ranges that count as one."""
 
     spec: MergeSpec
     #: Filled in when it is loaded.
@@ -340,14 +340,18 @@ class MergeProcedure(OnePartProcedure[Merge]):
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
         super().__init__(context)
         self._clock = context.server.clock
+        self._counters = context.server.counters
         self._choice = choice
 
     def about(self, works: Sequence[Merge]) -> str:
         [merge] = works
         return f"{merge.spec.partition}: {merge.spec.reason}"
 
-    def reason(self, work: Merge) -> str:
-        return work.spec.reason
+    def reason(self, work: Merge, facts: MergeFacts) -> str:
+        return f"{work.spec.reason}{_fewer(facts)}"
+
+    def ranges(self, work: Merge) -> int:
+        return self._choice.ranges_of(len(work.spec.parts), work.spec.size)
 
     def input_bytes(self, work: Merge) -> int:
         return read_bytes(work.sources, work.changes)
@@ -361,7 +365,18 @@ class MergeProcedure(OnePartProcedure[Merge]):
     def report(self, work: Merge, facts: MergeFacts, duration_ms: int) -> str:
         left_out = ((facts.rows_deleted, "deleted"), (facts.rows_expired, "expired"))
         without = "".join(f", {rows} {why} rows left out" for rows, why in left_out if rows)
-        return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{without}"
+        cut = ""
+        if len(facts.written) > 1:
+            with self._counters.adding() as numbers:
+                numbers.merge_ranges += len(facts.written)
+            read = f"{show_bytes(facts.bytes_in)} read, {show_bytes(facts.task_bytes_max)} at most by one"
+            cut = f", by {len(facts.written)} tasks: {read}"
+        return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{cut}{_fewer(facts)}{without}"
+
+
+def _fewer(facts: MergeFacts) -> str:
+    """Return why a merge was not cut into as many ranges as it was to be; empty if it was."""
+    return f"; only {len(facts.written)} of them, because {facts.why_fewer}" if facts.why_fewer else ""
 
 
 MergeOp = PartWorkOp[Merge, MergeFacts]

@@ -31,7 +31,7 @@ class OnePartProcedure(Procedure[WorkT, MergeFacts]):
         self._watch = context.watch
 
     @abstractmethod
-    def reason(self, work: WorkT) -> str:
+    def reason(self, work: WorkT, facts: MergeFacts) -> str:
         """Return the reason for the part log."""
 
     @abstractmethod
@@ -41,6 +41,10 @@ class OnePartProcedure(Procedure[WorkT, MergeFacts]):
     def expired(self, layout: TableLayout) -> Expiry | None:
         """Return which rows are left out; None: all stay."""
         return None
+
+    def ranges(self, work: WorkT) -> int:
+        """Return the number of key ranges into which the work is cut, at most."""
+        return 1
 
     def job(self, work: WorkT) -> Job:
         definition = self._watch.definition
@@ -55,25 +59,29 @@ class OnePartProcedure(Procedure[WorkT, MergeFacts]):
             values=work.sources[0].values,
             txn=0,
             expired=self.expired(layout),
+            ranges=self.ranges(work),
         )
         return Job(
             task=task,
-            tasks=1,
-            inputs=(Input(layout=layout, partition=partition, sources=sources),),
+            tasks=task.ranges,
+            # Each range may have rows of every source.
+            inputs=(Input(layout=layout, partition=partition, sources=sources),) * task.ranges,
             input_bytes=self.input_bytes(work),
             rows=sum(part.rows for part in work.sources),
         )
 
     def outputs(self, work: WorkT, facts: MergeFacts) -> list[Output]:
-        return [Output(task=0, written=facts.written)]
+        return [Output(task=task, written=written) for task, written in enumerate(facts.written)]
 
     def updates(self, work: WorkT, facts: MergeFacts, duration_ms: int, seen: Seen) -> list[Update]:
+        made = facts.made
         replaced = ReplaceParts(
             table=self._watch.uuid,
             sources=tuple(part.name for part in work.sources),
-            written=facts.written,
+            written=made[0] if made else None,
+            more=made[1:],
             duration_ms=duration_ms,
-            reason=self.reason(work),
+            reason=self.reason(work, facts),
             seen=seen,
             event=self.event,
         )

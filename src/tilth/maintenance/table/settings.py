@@ -260,6 +260,15 @@ class MergeSettings:
         "Natural logarithm of the bytes from which on that age is thirty days. More: middling parts are folded sooner. "
         "Less: they wait longer and are rewritten less often.",
     )
+    task_bytes: int = table_setting(
+        "merge_task_bytes",
+        0,
+        within(parse_bytes, 0),
+        "Bytes of the sources above which a merge is cut into key ranges, a Spark task for about so many bytes each; "
+        "0: as the node's setting of this name. Less: large merges use more cores, and make more files. More: fewer "
+        "and larger files.",
+        unit="bytes",
+    )
     running_max: int = table_setting(
         "max_addition_bg_task_num",
         32,

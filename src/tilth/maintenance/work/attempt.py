@@ -271,8 +271,9 @@ class Attempts(Generic[WorkT, FactsT]):
             for partition in sorted(partitions)
             for delta in self._catalog.parts.deltas(self._watch.uuid, partition)
         ]
-        for arrived in written.arrived:
-            sources = newer(arrived.input.sources, written.seen, deltas)
+        # Several outputs may have rows of one source: what is new is new for all of them.
+        new = [(arrived, newer(arrived.input.sources, written.seen, deltas)) for arrived in written.arrived]
+        for arrived, sources in new:
             self._bring_over(written.txn, arrived, sources)
             written.seen.update((source.file.name, source.change_ts) for source in sources if source.deltas)
         _log.info("changes_rebased", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)

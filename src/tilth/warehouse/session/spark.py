@@ -95,14 +95,21 @@ def _failed(error: Exception) -> TaskFailedError:
 
 def run_in_task(session: SparkSession, function: InTask[T], answer: type[T]) -> T:
     """Call `function(task=.., attempt=..)` in one task of a Spark job; returns and raises as `run_tasks`."""
+    [answered] = run_in_tasks(session, function, answer, tasks=1)
+    return answered
+
+
+def run_in_tasks(session: SparkSession, function: InTask[T], answer: type[T], *, tasks: int) -> list[T]:
+    """Call `function(task=.., attempt=..)` in so many tasks of one Spark job, `task` from 0 on; returns and raises as
+    `run_tasks`, when all tasks have ended.
+    """
 
     def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> T:
         for _ in rows:
             pass
         return function(task=task, attempt=attempt)
 
-    [answered] = run_tasks(session.range(0, 1, 1, 1), call, answer)
-    return answered
+    return run_tasks(session.range(0, tasks, 1, tasks), call, answer)
 
 
 def mailbox(session: SparkSession) -> AbstractContextManager[Mailbox]:

@@ -66,7 +66,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSpec:
-    """Parts worth merging into one, in name order. One part alone folds its deltas, or loses its expired rows."""
+    """Parts worth merging, in name order. One part alone folds its deltas, or loses its expired rows."""
 
     partition: str
     parts: tuple[str, ...]
@@ -77,6 +77,8 @@ class MergeSpec:
     reason: str
     #: Gain for readers as computed by the policy, in parts searched for a key; none if it computes none.
     gain: float | None = None
+    #: Number of parts, the key ranges of a merge as one; 0: that of `parts`.
+    counted_parts: int = 0
 
     @property
     def is_lone(self) -> bool:
