@@ -324,4 +324,43 @@ MAINTENANCE: tuple[Mutant, ...] = (
             "tests/unit/storage/store/files/test_removal_listed.py::test_any_attempt_of_any_task_goes_and_what_others_wrote_stays",
         ),
     ),
+    Mutant(
+        name="changes-for-one-range-only",
+        breaks="what changes rows while a merge is cut into ranges is lost where another range has them",
+        path="src/tilth/maintenance/work/attempt.py",
+        old="new = [(arrived, newer(arrived.input.sources, written.seen, deltas)) for arrived in written.arrived]",
+        new="new = ((arrived, newer(arrived.input.sources, written.seen, deltas)) for arrived in written.arrived)",
+        tests=(
+            "tests/unit/maintenance/merge/test_cut_merges.py::"
+            "test_changes_that_come_meanwhile_reach_the_range_of_each_row",
+        ),
+    ),
+    Mutant(
+        name="ranges-below-old-marks",
+        breaks="a range of a merge is hidden by the mark of an older one that had its blocks",
+        path="src/tilth/catalog/rules/fold_table.py",
+        old="return [msgspec.structs.replace(whole, max_block=block) for block in blocks]",
+        new="return [msgspec.structs.replace(whole, min_block=whole.min_block + n) for n, _ in enumerate(blocks)]",
+        tests=(
+            "tests/unit/catalog/rules/test_fold_ranges.py::test_a_range_without_rows_hides_nothing_that_comes_later",
+        ),
+    ),
+    Mutant(
+        name="equal-keys-in-two-ranges",
+        breaks="rows of a key at which a merge is cut are in two ranges, or in none",
+        path="src/tilth/storage/merge/key_ranges.py",
+        old="is_equal_before=number < cut.source)",
+        new="is_equal_before=True)",
+        tests=("tests/property/test_merge_key_ranges.py::test_the_ranges_laid_end_to_end_are_the_merge",),
+    ),
+    Mutant(
+        name="some-ranges-for-all",
+        breaks="a catalog made of files takes a few ranges of a merge that broke off for all its rows",
+        path="src/tilth/recovery/attach.py",
+        old=" and (file.note.pieces == 1 or made[file.by.txn] >= file.note.pieces)",
+        new="",
+        tests=(
+            "tests/unit/recovery/test_files_alone.py::test_ranges_of_a_merge_that_broke_off_never_stand_for_its_sources",
+        ),
+    ),
 )
