@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool systemd lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
+.PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool systemd lint lint-deploy format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
 	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
 
 help: ## list the targets
@@ -42,6 +42,11 @@ systemd: ## find systemd-analyze, or install it (root on Debian or Ubuntu)
 
 lint: setup ## formatting, lint, types, import rules
 	@.venv/bin/python -m tools.lanes lint
+
+lint-deploy: setup ## Dockerfile, YAML and the manifest of Kubernetes, each by its linter
+	@.venv/bin/hadolint deploy/docker/Dockerfile
+	@.venv/bin/yamllint --strict --config-file deploy/yamllint.yaml deploy
+	@.venv/bin/kubernetes-validate --strict --quiet deploy/kubernetes/tilth.yaml
 
 format: setup ## rewrite the files as ruff likes them
 	.venv/bin/ruff format .

@@ -1,6 +1,6 @@
-"""The files of deploy/ for Docker, Compose and systemd, read by the tools that check them; nothing is started.
+"""The files of deploy/ for Docker, Compose, Kubernetes and systemd, read by the tools that check them.
 
-A real image is not built: that needs Docker. The file takes two seconds.
+Nothing is started. A real image is not built: that needs Docker. The file takes four seconds.
 """
 
 from __future__ import annotations
@@ -11,14 +11,22 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 from compose_spec import PyCompose
 
+from tilth.base.settings import SettingGroup
+from tilth.base.sources import gather
+from tilth.begin import NODE_SETTINGS
+from tilth.client.cli.main import app
 from tilth.client.cli.serve import STOP_SECONDS_MAX
 from tilth.client.script import statements
+from tilth.client.settings import SERVE_SETTINGS
 from tilth.statements.registry import parse
 
 pytestmark = pytest.mark.acceptance
@@ -28,10 +36,18 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
 UNIT = DEPLOY / "systemd" / "tilth.service"
+MANIFEST = DEPLOY / "kubernetes" / "tilth.yaml"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 #: The worst rating by systemd that is allowed; a service without a single restriction has 9.6, the worst is 10.
 EXPOSURE_MAX = 2.0
 SECONDS_MAX = 60
+#: Version of Kubernetes whose schemas the manifest fits.
+KUBERNETES = "1.34"
+#: Variables that Spark gives to the container of an executor.
+FROM_SPARK = (
+    "DRIVER_URL EXECUTOR_ID EXECUTOR_CORES EXECUTOR_MEMORY APPLICATION_ID CONF_DIR EXECUTOR_POD_IP EXECUTOR_POD_NAME "
+    "RESOURCE_PROFILE_ID"
+).split()
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -151,3 +167,120 @@ def test_systemd_reads_the_unit_and_rates_it_as_closed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     unit.write_text(text.replace("ProtectHome=yes", "ProtectHouse=yes").replace("NoNewPrivileges=yes", ""))
     assert "ProtectHouse" in run("systemd-analyze", "verify", str(unit)).stderr
+
+
+# --- Kubernetes ------------------------------------------------------------------------------------------------------
+
+
+def objects() -> list[dict[str, Any]]:  # Any: what a manifest can hold
+    """Return the objects of the manifest, and the pod of an executor, which is in one of them."""
+    found: list[dict[str, Any]] = [*yaml.safe_load_all(MANIFEST.read_text())]
+    return [*found, yaml.safe_load(named(found, "ConfigMap", "tilth-executor")["data"]["executor.yaml"])]
+
+
+def named(found: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    [one] = [each for each in found if (each["kind"], each["metadata"].get("name")) == (kind, name)]
+    return one
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Return the text as a pod sees it. Raises KeyError."""
+    return re.sub(r"\$\((\w+)\)", lambda name: variables[name[1]], text)
+
+
+def pods(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the specification of each pod that the manifest describes."""
+    for each in found:
+        if each["kind"] in ("StatefulSet", "Deployment"):
+            yield each["spec"]["template"]["spec"]
+        elif each["kind"] == "Pod":
+            yield each["spec"]
+
+
+def test_the_manifest_fits_the_schemas_of_kubernetes_and_is_tidy_yaml() -> None:
+    found = objects()
+    # The pod of an executor has no image's command but Spark's, and no name.
+    assert sorted({each["kind"] for each in found}) == sorted(
+        "ConfigMap Deployment Namespace NetworkPolicy Pod Role RoleBinding Service ServiceAccount StatefulSet".split()
+    )
+    for each in found:
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+    server = named(found, "StatefulSet", "tilth")
+    server["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="livenesProbe"):
+        kubernetes_validate.validate(server, KUBERNETES, strict=True)
+    lint = (str(Path(sys.executable).with_name("yamllint")), "--strict", "--config-file", str(DEPLOY / "yamllint.yaml"))
+    done = run(*lint, str(DEPLOY))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_parts_of_the_manifest_know_each_other() -> None:
+    found = objects()
+    maps = {each["metadata"]["name"]: each["data"] for each in found if each["kind"] == "ConfigMap"}
+    accounts = {each["metadata"]["name"] for each in found if each["kind"] == "ServiceAccount"}
+    for pod in pods(found):
+        assert pod["serviceAccountName"] in accounts
+        [container] = pod["containers"]
+        assert container["image"] == f"tilth:{VERSION}"
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        assert {each["name"] for each in container["volumeMounts"]} == {*volumes}
+        assert all(each["configMap"]["name"] in maps for each in volumes.values() if "configMap" in each)
+        assert [each["secret"]["secretName"] for each in volumes.values() if "secret" in each] == ["tilth"]
+        ports = {each["name"] for each in container.get("ports", ())}
+        probes = [
+            container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness") if f"{kind}Probe" in container
+        ]
+        assert {probe[by]["port"] for probe in probes for by in ("httpGet", "tcpSocket") if by in probe} <= ports
+        assert pod.get("terminationGracePeriodSeconds", 40) > STOP_SECONDS_MAX + 10
+    [executor, *_] = maps["tilth-executor"]
+    assert executor == "executor.sh"
+    # Each file of the Secret to which something refers is in the command that makes it, and no other.
+    text = MANIFEST.read_text()
+    referred = {*re.findall(r"/etc/tilth/secrets/([\w-]+)", text)}
+    assert referred == {*re.findall(r"--from-(?:file|literal)=([\w-]+)", text)}
+
+
+def test_settings_and_options_of_the_manifest_are_those_of_the_server_and_the_worker(tmp_path: Path) -> None:
+    found = objects()
+    config = tmp_path / "tilth.toml"
+    config.write_text(named(found, "ConfigMap", "tilth")["data"]["tilth.toml"])
+    group = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
+    for kind, name in (("StatefulSet", "tilth"), ("Deployment", "tilth-query"), ("Deployment", "tilth-write")):
+        [container] = named(found, kind, name)["spec"]["template"]["spec"]["containers"]
+        variables = {each["name"]: each.get("value", "a-pod") for each in container["env"]}
+        assert variables.pop("TILTH_CONFIG") == "/etc/tilth/config/tilth.toml"
+        # A value may name a variable before it, an argument any; a name that is none would stay as it is.
+        ours = {key: expanded(value, variables) for key, value in variables.items() if key.startswith("TILTH_")}
+        texts = gather(group, flags={}, environment=ours, file=config).texts
+        assert texts["catalog.url"].startswith("postgresql://")
+        assert len(texts) > len(ours)
+        [command, *options] = (expanded(text, variables) for text in container["args"])
+        [about] = [made for each in app.registered_commands if (made := each.callback) and made.__name__ == command]
+        known = {f"--{word.replace('_', '-')}" for word in about.__annotations__}
+        assert {option.partition("=")[0] for option in options} <= known
+
+
+def test_an_executor_is_started_with_all_that_spark_gives_it(tmp_path: Path) -> None:
+    script = named(objects(), "ConfigMap", "tilth-executor")["data"]["executor.sh"]
+    program = tmp_path / "executor.sh"
+    program.write_text(script)
+    said = tmp_path / "said"
+    tini = tmp_path / "tini"
+    tini.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(said))}\n')
+    tini.chmod(0o755)
+    given = {
+        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin",
+        "SPARK_JAVA_OPT_0": "-Dspark.a=of two words",
+        "SPARK_JAVA_OPT_1": "-Dspark.b=two\nlines",
+        **{f"SPARK_{name}": f"{name} of Spark".lower() for name in FROM_SPARK},
+    }
+    done = subprocess.run(
+        ["bash", str(program), "executor"], env=given, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    text = said.read_text()
+    assert text.startswith("--\njava\n")
+    assert "\n-Dspark.a=of two words\n" in text
+    assert "\n-Dspark.b=two\nlines\n" in text
+    assert [name for name in FROM_SPARK if f"{name} of spark".lower() not in text] == []
+    assert "/pyspark/jars/*\n" in text
