@@ -19,6 +19,7 @@ from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.kv import Incarnation, KeyValue
 from tilth.catalog.kv.dump import ByteSink, DumpHeader, write_dump
 from tilth.catalog.offsets.labels import Labels
+from tilth.catalog.offsets.loaded_files import LoadedFiles
 from tilth.catalog.offsets.offsets import Offsets
 from tilth.catalog.parts.history import History
 from tilth.catalog.parts.parts import Parts
@@ -107,6 +108,7 @@ class Catalog:
         self.parts = Parts(clock, self.clock, kv, shown, TotalsCache(history=lambda: kv.incarnation))
         self.history = History(clock, kv)
         self.labels = Labels(clock, kv)
+        self.loaded_files = LoadedFiles(clock, kv)
         self.mutations = Mutations(clock, kv)
         self.trash = Trash(clock, self.clock, kv)
         self.offsets = Offsets(clock, kv)

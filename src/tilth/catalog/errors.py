@@ -191,6 +191,12 @@ class LabelTakenError(ConflictError):
     code = "INSERT_LABEL_TAKEN"
 
 
+class FileTakenError(ConflictError):
+    """another statement has loaded this file meanwhile"""
+
+    code = "FILE_TAKEN"
+
+
 class SchemaChangedError(ConflictError):
     """the table's columns have changed meanwhile"""
 

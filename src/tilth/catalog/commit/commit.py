@@ -32,7 +32,7 @@ from tilth.catalog.errors import StorageChangedError, TooManyConflictsError, Txn
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, ViewMovedError
 from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
-from tilth.catalog.records.keys import Space, delta_key, entry_key, pack
+from tilth.catalog.records.keys import Space, delta_key, entry_key, loaded_file_key, pack
 from tilth.catalog.records.living import life_key, pin_life
 from tilth.catalog.records.nouns import FinishedTxn, VersionCommit
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX, read, unchanged, wait_before_retry
@@ -370,6 +370,8 @@ def _write_table(batch: Batch, table: str, change: TableChange, txn: Txn) -> Non
         puts[delta_key(table, delta)] = codec.DELTAS.encode(delta)
     for label, record in change.labels.items():
         puts[pack(Space.LABEL, table, label)] = codec.LABELS.encode(record)
+    for file, loaded in change.loaded.items():
+        puts[loaded_file_key(table, file)] = codec.LOADED_FILES.encode(loaded)
     made = VersionCommit(ts=change.version.last_commit_ts, txn=txn.id, actor=txn.actor)
     puts[pack(Space.VERSION_COMMIT, table, change.version.counter)] = codec.VERSION_COMMITS.encode(made)
     batch.deletes.extend(delta_key(table, msgspec.structs.replace(each, end_ts=0)) for each in change.deltas_ended)

@@ -16,7 +16,7 @@ from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import Precondition, ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, pack, span, unpack
+from tilth.catalog.records.keys import Space, loaded_file_key, pack, span, unpack
 from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, TableVersion
 from tilth.catalog.records.small_commit import read_all, unchanged
 from tilth.catalog.rules.changes import CommitState, KafkaState, SubscriptionKey, TableState
@@ -29,6 +29,7 @@ from tilth.catalog.rules.updates import (
     HidePartition,
     InsertLabel,
     InsertPart,
+    LoadFile,
     ReplaceDeltas,
     RestorePartition,
     RewritePart,
@@ -44,6 +45,7 @@ from tilth.catalog.rules.updates import (
 from tilth.catalog.rules.visibility import visible
 from tilth.model.delta import Delta
 from tilth.model.lease import Lease
+from tilth.model.loaded_file import LoadedFile
 from tilth.model.mutation import Mutation
 from tilth.model.offset import StoredOffset, Subscription, TopicPartition
 from tilth.model.part import Entry, Part, TrashItem
@@ -195,6 +197,7 @@ def _load_table(
             for partition in (everything if is_checking else sorted(needed | changed))
         },
         labels=_load_labels(view, batch, table, updates),
+        loaded=_load_loaded(view, batch, table, updates),
         partitions=_load_partitions(view, batch, table, counted),
         mutations=_load_mutations(view, batch, table, updates),
         trash={
@@ -269,6 +272,21 @@ def _load_labels(view: ReadView, batch: Batch, table: str, updates: Iterable[Tab
     return used
 
 
+def _load_loaded(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, LoadedFile]:
+    """Load the records of those of the updates' files that were loaded before. Pinned, because the cleaner forgets old
+    ones.
+    """
+    known: dict[str, LoadedFile] = {}
+    for update in updates:
+        if isinstance(update, LoadFile):
+            key = loaded_file_key(table, update.loaded.file)
+            found = view.get(key)
+            batch.preconditions.append(unchanged(key, found))
+            if found is not None:
+                known[update.loaded.file] = codec.LOADED_FILES.decode(key, found.value)
+    return known
+
+
 def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[TrashItem]:
     """Yield the parts that a drop hid and whose files are all there; GC changes an item before it removes its file.
     Pinned if they are to be brought back.
@@ -300,6 +318,7 @@ def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[
     without = (
         InsertPart
         | InsertLabel
+        | LoadFile
         | AddDelta
         | ReplaceDeltas
         | HidePartition

@@ -1,1 +1,1 @@
-"""Records of what is stored already: Kafka positions with their ledger, and labels of inserts."""
+"""Records of what is stored already: Kafka positions with their ledger, labels of inserts, loaded files."""

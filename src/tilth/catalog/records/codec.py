@@ -29,6 +29,7 @@ from tilth.catalog.records.nouns import (
 from tilth.model.copy_note import CopyNote
 from tilth.model.delta import Delta
 from tilth.model.lease import Lease, ReaderLease
+from tilth.model.loaded_file import LoadedFile
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription
 from tilth.model.part import Entry, PartEvent, TrashItem
@@ -84,6 +85,7 @@ VERSION_COMMITS = Codec(msgspec.msgpack.Decoder(VersionCommit))
 PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
 DELTAS = Codec(msgspec.msgpack.Decoder(Delta))
 LABELS = Codec(msgspec.msgpack.Decoder(LabelRecord))
+LOADED_FILES = Codec(msgspec.msgpack.Decoder(LoadedFile))
 TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
 MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))

@@ -12,6 +12,7 @@ partition, and all partitions of a table, are one range each.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from enum import Enum, unique
 
@@ -57,6 +58,8 @@ class Space(Enum):
     VERSION_COMMIT = b"v"
     #: table, label -> LabelRecord
     LABEL = b"b"
+    #: table, hash of the file's address -> LoadedFile
+    LOADED_FILE = b"A"
     #: table, id -> Mutation
     MUTATION = b"m"
     #: running and aborted transactions: id -> Txn
@@ -219,6 +222,11 @@ def copy_key(note: CopyNote) -> bytes:
 def lacking_key(table: str, replica: int) -> bytes:
     """Key that is written with each new note that the replica lacks a file of the table."""
     return pack(Space.LACKING, table, replica)
+
+
+def loaded_file_key(table: str, file: str) -> bytes:
+    """Key of the record that a file was loaded; addresses may be longer than keys."""
+    return pack(Space.LOADED_FILE, table, hashlib.sha256(file.encode()).hexdigest())
 
 
 def delta_key(table: str, delta: Delta) -> bytes:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, TableVersion
 from tilth.model.delta import Delta
+from tilth.model.loaded_file import LoadedFile
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription, TopicPartition
 from tilth.model.part import DropRange, Entry, Part, PartEvent, PartName, TrashItem
@@ -42,6 +43,8 @@ class TableState:
     deltas: Mapping[str, tuple[Delta, ...]] = field(default_factory=dict)
     #: Labels of the updates that are already used.
     labels: Mapping[str, LabelRecord] = field(default_factory=dict)
+    #: Records of the updates' files that were loaded before, by address.
+    loaded: Mapping[str, LoadedFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,8 @@ class TableChange:
     #: Deltas with the time at which they end.
     deltas_ended: list[Delta] = field(default_factory=list)
     labels: dict[str, LabelRecord] = field(default_factory=dict)
+    #: Records of files that the commit loads, by address.
+    loaded: dict[str, LoadedFile] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -111,6 +116,7 @@ class TableChange:
             or self.deltas_added
             or self.deltas_ended
             or self.labels
+            or self.loaded
         )
 
     def entries_after(self, entries: Iterable[Entry]) -> list[Entry]:

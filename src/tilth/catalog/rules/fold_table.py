@@ -37,7 +37,7 @@ from tilth.catalog.rules.fold_deltas import (
 )
 from tilth.catalog.rules.fold_parts import PartTimes, cut_of, merged_name, new_part
 from tilth.catalog.rules.fold_state import LoggedCounts, TableNow
-from tilth.catalog.rules.requirements import check_planned, check_visible
+from tilth.catalog.rules.requirements import check_loaded, check_planned, check_visible
 from tilth.catalog.rules.updates import (
     AcceptMutation,
     AddDelta,
@@ -46,6 +46,7 @@ from tilth.catalog.rules.updates import (
     HidePartition,
     InsertLabel,
     InsertPart,
+    LoadFile,
     ReplaceDeltas,
     ReplaceParts,
     RestorePartition,
@@ -102,6 +103,11 @@ class TableFold:
                 self._insert(update)
             case InsertLabel():
                 self._label(update)
+            case LoadFile(loaded=file):
+                known = self.change.loaded.get(file.file) or self._state.loaded.get(file.file)
+                check_loaded(self._now.name, update, known)
+                times = {"txn": self._times.txn, "commit_ts": self._times.commit_ts}
+                self.change.loaded[file.file] = msgspec.structs.replace(file, **times)
             case AddDelta():
                 self._change(update)
             case ReplaceDeltas():

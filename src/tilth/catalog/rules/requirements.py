@@ -10,11 +10,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tilth.catalog.errors import PartsChangedError, PartsGoneError, SchemaChangedError, TooManyPartsError
+from tilth.catalog.errors import (
+    FileTakenError,
+    PartsChangedError,
+    PartsGoneError,
+    SchemaChangedError,
+    TooManyPartsError,
+)
 from tilth.catalog.rules.changes import TableChange
 from tilth.catalog.rules.pressure import TOO_MANY_HINT
 from tilth.catalog.rules.state import check_fence
+from tilth.catalog.rules.updates import LoadFile
 from tilth.model.lease import Fence, Lease
+from tilth.model.loaded_file import LoadedFile
 from tilth.model.part import Part, PartName
 from tilth.model.table import TableDef, full_name
 
@@ -80,6 +88,13 @@ def check_planned(definition: TableDef, from_version: int) -> None:
             now=definition.schema_version,
             hint="read the table's definition again",
         )
+
+
+def check_loaded(table: str, update: LoadFile, known: LoadedFile | None) -> None:
+    """Raises FileTakenError where the ledger of files has another record than the update says."""
+    if known != update.before:
+        hint = "run the statement again: it loads the files that are left"
+        raise FileTakenError(table=table, file=update.loaded.file, hint=hint)
 
 
 def check_fences(leases: dict[str, Lease | None], fences: Iterable[Fence]) -> None:

@@ -14,6 +14,7 @@ from typing import Literal, TypeVar, assert_never
 import msgspec
 
 from tilth.model.delta import Seen, WrittenDelta
+from tilth.model.loaded_file import LoadedFile
 from tilth.model.mutation import MutationKind
 from tilth.model.offset import IngestGap, LedgerEntry, OffsetRange, StoredOffset, Subscription, TopicPartition
 from tilth.model.part import DataFile, PartName, WrittenPart
@@ -38,6 +39,16 @@ class InsertLabel:
     label: str
     #: Rows of the insert.
     rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFile:
+    """The rows of this commit come from a file, too. Requires that the table's ledger has what `before` says of it."""
+
+    table: str
+    loaded: LoadedFile
+    #: Record of an earlier load of the file; None: there is none.
+    before: LoadedFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +278,7 @@ class ResolveGaps:
 TableUpdate = (
     InsertPart
     | InsertLabel
+    | LoadFile
     | AddDelta
     | ReplaceDeltas
     | ReplaceParts
@@ -323,7 +335,7 @@ def partitions_read(update: TableUpdate) -> set[str]:
             | RestorePartition(partition=partition)
         ):
             return {partition}
-        case InsertPart() | InsertLabel() | StartMutation() | HideEverything():
+        case InsertPart() | InsertLabel() | LoadFile() | StartMutation() | HideEverything():
             return set()
         case _:
             assert_never(update)

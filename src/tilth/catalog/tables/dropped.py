@@ -32,6 +32,7 @@ _SPACES_OF_ONE = (
     Space.ENDED_DELTA,
     Space.VERSION_COMMIT,
     Space.LABEL,
+    Space.LOADED_FILE,
     Space.MUTATION,
     Space.OFFSET,
     Space.LEDGER,
@@ -50,6 +51,7 @@ _NAMES_OF_ONE = (
     (Space.LEASE, "consumer/{uuid}/"),
     (Space.STATE, "maintenance/trash/{uuid}"),
     (Space.STATE, "maintenance/scrub/{uuid}"),
+    (Space.STATE, "loaded-files/{uuid}"),
     (Space.STATE, "ingest/{uuid}/"),
 )
 

@@ -42,6 +42,8 @@ SORT_KEYS_KEPT_MS = 86_400_000
 SERVERS_KEPT_MS = 7 * 86_400_000
 #: Retention of the labels of inserts (docs/policies/part-gc.md#records-that-are-trimmed).
 LABEL_KEPT_MS = 16_800_000
+#: Retention of the records of loaded files (docs/policies/part-gc.md#records-that-are-trimmed).
+LOADED_FILES_KEPT_MS = 180 * 86_400_000
 #: Retention and maximum number, by Kafka table, of ledger entries of single rounds; older ones are folded.
 LEDGER_KEPT_MS = 86_400_000
 LEDGER_KEPT_MAX = 10_000
@@ -170,9 +172,12 @@ class Cleaner:
         tables = {mutation.table for mutation in self._catalog.mutations.all()}
         mutations = sum(self._catalog.mutations.trim(table) for table in tables)
         labels = self._catalog.labels.trim(pack(max(0, now_ms - LABEL_KEPT_MS)))
+        files = self._catalog.loaded_files.trim(pack(max(0, now_ms - LOADED_FILES_KEPT_MS)))
         self._catalog.servers.forget(max(0, now_ms - SERVERS_KEPT_MS))
-        if txns or events or mutations or labels:
-            _log.info("records_trimmed", transactions=txns, events=events, mutations=mutations, labels=labels)
+        if txns or events or mutations or labels or files:
+            _log.info(
+                "records_trimmed", transactions=txns, events=events, mutations=mutations, labels=labels, files=files
+            )
 
     def _fold_ledgers(self, now_ms: int) -> None:
         for relation in self._catalog.tables.all():

@@ -11,11 +11,12 @@ import pytest
 
 from tests.delta_world import DELTA_BYTES, DeltaWorld
 from tilth.base.hybrid import milliseconds
-from tilth.catalog import HidePartition, InsertLabel, InsertPart, RestorePartition
+from tilth.catalog import HidePartition, InsertLabel, InsertPart, LoadFile, RestorePartition
 from tilth.maintenance.gc import history_gc, log_gc
 from tilth.maintenance.gc import round as gc_round
 from tilth.maintenance.gc.op import FIRST_POLL_MS
 from tilth.maintenance.kinds import OpKind
+from tilth.model.loaded_file import LoadedFile
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
 from tilth.storage import StoreRoot
@@ -182,6 +183,16 @@ def test_labels_of_inserts_are_forgotten_after_hours(world: DeltaWorld) -> None:
     assert world.catalog.labels.find(world.t, "once") is not None
     world.work(1_500)
     assert world.catalog.labels.find(world.t, "once") is None
+
+
+def test_loaded_files_are_forgotten_after_half_a_year(world: DeltaWorld) -> None:
+    loaded = LoadedFile(file="/in/a", size=1, modified_ms=1, rows=10, query_id="q")
+    world.commit(InsertPart(table=world.t, written=world.written()), LoadFile(table=world.t, loaded=loaded))
+    world.work(179 * 86_400)
+    assert [each.file for each in world.catalog.loaded_files.all(world.t)] == ["/in/a"]
+    world.work(2 * 86_400)
+    assert list(world.catalog.loaded_files.all(world.t)) == []
+    assert world.catalog.loaded_files.forgotten_ms(world.t)
 
 
 def test_without_promised_history_the_newest_state_is_all_there_is() -> None:
