@@ -82,7 +82,7 @@ def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
     found = FoundFiles({}, [])
     for root in roots:
         whole, own = Folder(root), (f"{journal_folder(root).path}/", f"{notes_folder(root).path}/")
-        for path, size, _ in list_files(whole):
+        for path, size, *_ in list_files(whole):
             match = _DATA_FILE.fullmatch(path)
             txn = None if match is None else txn_of(match[2])
             if match is not None and txn is not None and txn <= txn_max:

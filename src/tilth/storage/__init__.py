@@ -99,6 +99,16 @@ if TYPE_CHECKING:
         defined_root,
         quorum_trouble,
     )
+    from tilth.storage.store.locations.user_files import (
+        BadLocationError,
+        UserFile,
+        UserFolder,
+        changed_files,
+        check_pattern,
+        find_folder,
+        is_like_pattern,
+        list_folder,
+    )
     from tilth.storage.store.memory_release import release_unused
     from tilth.storage.store.paths import (
         EXTENSIONS,

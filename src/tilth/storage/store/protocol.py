@@ -42,6 +42,8 @@ class StoredFile(NamedTuple):
     size: int
     #: Time of the last write, by the store's clock.
     modified_ms: int
+    #: Mark of the content that the store gives it (ETag); empty: none is known.
+    tag: str = ""
 
 
 @dataclass(slots=True)

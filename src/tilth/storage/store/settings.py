@@ -10,6 +10,14 @@ from tilth.model.storage import DEFAULT_STORAGE
 from tilth.storage.store.root import parse_root
 
 
+def _locations(text: str) -> tuple[str, ...]:
+    """Read addresses with commas between. Raises ValueError and BadStoreError."""
+    roots = [parse_root(each.strip()) for each in text.split(",") if each.strip()]
+    if any(each.replicas for each in roots):
+        raise ValueError("a location of files has no replicas")
+    return tuple(each.text for each in roots)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStorageSettings:
     """Location of the files of a node."""
@@ -48,6 +56,14 @@ class NodeStorageSettings:
         "Hosts that the address of a CREATE STORAGE may name as its endpoint, as in `*.example.com, 10.0.0.0/8`; the "
         "operator's own `storage.root` may be anywhere. Empty: all but link-local addresses and those of the metadata "
         "services of clouds.",
+    )
+    file_locations: tuple[str, ...] = node_setting(
+        "storage.file-locations",
+        (),
+        SettingCheck(_locations, "folders and URIs of locations, with commas between", separator=","),
+        "Locations of files that COPY INTO may read and EXPORT may write, with the options that reach them, as in "
+        "`/data/in, s3://landing/events?endpoint=..&key=env:NAME&secret=env:NAME`: everything below them, and nothing "
+        "else but the folder `files` of each storage. Empty: that folder alone.",
     )
 
 

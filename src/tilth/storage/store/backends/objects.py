@@ -198,7 +198,7 @@ class ObjectStore:
             for chunk in obstore.list(self._bucket, f"{folder}/" if folder else None):
                 for found in chunk:
                     modified_ms = int(found["last_modified"].timestamp() * 1000)
-                    yield StoredFile(found["path"], found["size"], modified_ms)
+                    yield StoredFile(found["path"], found["size"], modified_ms, found["e_tag"] or "")
 
     def remove_folder(self, folder: str) -> None:
         removal = Removal()
