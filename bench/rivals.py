@@ -56,16 +56,21 @@ class Kit:
 
     def merge_inputs(self, *, rows: int, files: int) -> list[Path]:
         """The sorted Parquet files of narrow events that every merge reads; made once, then kept."""
+        answer = self.run_script(_PREPARE_PARTS, str(self.work), str(rows), str(files))
+        return [Path(path) for path in json.loads(answer)]
+
+    def run_script(self, script: str, *arguments: str, seconds_max: float = _INPUT_SECONDS_MAX) -> str:
+        """Run a script with the kit's modules in the rivals' Python; return the last line that it prints."""
         done = subprocess.run(
-            [str(self.python), "-c", _PREPARE_PARTS, str(self.work), str(rows), str(files)],
+            [str(self.python), "-c", script, *arguments],
             cwd=self.folder,
             env=_environment(),
             check=True,
-            timeout=_INPUT_SECONDS_MAX,
+            timeout=seconds_max,
             stdout=subprocess.PIPE,
             text=True,
         )
-        return [Path(path) for path in json.loads(done.stdout.splitlines()[-1])]
+        return done.stdout.splitlines()[-1]
 
 
 class Rival:

@@ -39,6 +39,8 @@ from tilth.statements.definitions.warehouses import (
     ShowWarehouses,
     warehouse_text,
 )
+from tilth.statements.files.copy_into import CopyInto
+from tilth.statements.files.export import Export
 from tilth.statements.operate.backup import BackupCatalog
 from tilth.statements.operate.check_files import CheckFiles
 from tilth.statements.operate.drill import DrillFailover
@@ -62,6 +64,10 @@ def render(statement: Statement) -> str:
             return _insert(statement)
         case g.Query():
             return _query(statement)
+        case CopyInto():
+            return _copy(statement)
+        case Export():
+            return _export(statement)
         case SwitchService():
             return _switch(statement)
         case ResetConsumeOffset():
@@ -69,6 +75,24 @@ def render(statement: Statement) -> str:
         case ReplayDeadLetters(name=name, predicate=predicate):
             return f"SYSTEM REPLAY DEAD LETTERS {r.name_text(name)}{f' WHERE {predicate}' if predicate else ''}"
     return _storage(statement) or _warehouse(statement) or _short(statement)
+
+
+def _copy(copy: CopyInto) -> str:
+    columns = f" ({', '.join(map(r.quoted_name, copy.columns))})" if copy.columns else ""
+    pattern = f" PATTERN {r.quoted_string(copy.pattern)}" if copy.pattern else ""
+    options = ", ".join(f"{name} = {r.quoted_string(value)}" for name, value in copy.options)
+    return (
+        f"COPY INTO {r.name_text(copy.name)}{columns} FROM {r.quoted_string(copy.address)} FORMAT {copy.format}"
+        f"{pattern}{f' OPTIONS ({options})' if options else ''}{' VALIDATE ONLY' if copy.is_check else ''}"
+        f"{r.settings_clause(copy.settings)}"
+    )
+
+
+def _export(export: Export) -> str:
+    what = f"TABLE {r.name_text(export.name)}" if export.name is not None else export.query
+    options = ", ".join(f"{name} = {r.quoted_string(value)}" for name, value in export.options)
+    head = f"EXPORT {what} TO {r.quoted_string(export.address)} FORMAT {export.format}"
+    return f"{head}{f' OPTIONS ({options})' if options else ''}{r.settings_clause(export.settings)}"
 
 
 def _short(statement: Statement) -> str:

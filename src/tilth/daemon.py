@@ -22,7 +22,12 @@ import tilth.ingest.replay.spark
 import tilth.ingest.rounds.spark
 import tilth.maintenance.runners
 import tilth.query.worker.changes_spark
+import tilth.query.worker.copy_spark
+import tilth.query.worker.export_spark
+import tilth.query.worker.file_shapes_spark
+import tilth.query.worker.lines_spark
 import tilth.query.worker.spark
+import tilth.query.worker.target_spark
 import tilth.query.worker.writing_spark
 import tilth.storage.read.overlay_spark
 import tilth.storage.read.spark  # noqa: F401

@@ -31,6 +31,7 @@ from tilth.model import types as ty
 from tilth.model.literal import ArrayValue, MapValue, TupleValue, Value
 from tilth.model.service import ServiceKind
 from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
+from tilth.query.snapshots.protocol import FileFormat
 from tilth.statements.definitions.databases import CreateDatabase, DropDatabase, UseDatabase
 from tilth.statements.definitions.dropped import DropTable, DropView, TruncateTable, UndropTable
 from tilth.statements.definitions.warehouses import (
@@ -42,6 +43,8 @@ from tilth.statements.definitions.warehouses import (
     ShowCreateWarehouse,
     ShowWarehouses,
 )
+from tilth.statements.files.copy_into import CopyInto
+from tilth.statements.files.export import Export
 from tilth.statements.operate.backup import BackupCatalog
 from tilth.statements.operate.drill import DrillFailover
 from tilth.statements.operate.kill import KillMutation
@@ -283,6 +286,29 @@ inserts = (
     )
 )
 
+option_names = st.sampled_from(["ON_ERROR", "FORCE", "HEADER"])
+copies = st.builds(
+    CopyInto,
+    name=table_names,
+    columns=name_lists,
+    address=texts,
+    format=st.sampled_from(FileFormat),
+    pattern=texts,
+    options=st.dictionaries(option_names, texts, max_size=2).map(lambda found: tuple(found.items())),
+    is_check=st.booleans(),
+    settings=maybe_settings,
+)
+
+exports = st.builds(
+    Export,
+    query=st.just(""),
+    name=table_names,
+    address=texts,
+    format=st.sampled_from(FileFormat),
+    options=st.dictionaries(option_names, texts, max_size=2).map(lambda found: tuple(found.items())),
+    settings=maybe_settings,
+) | st.builds(Export, query=queries, address=texts, format=st.sampled_from(FileFormat), settings=maybe_settings)
+
 services = st.sampled_from([service for service in ServiceKind if service is not ServiceKind.CONSUME])
 durations = st.none() | st.integers(1, 10**10)
 switches = st.builds(
@@ -357,7 +383,7 @@ others = (
     | st.builds(AlterWorker, worker=names, drains=st.booleans(), because=texts)
     | st.builds(g.Query, text=queries, format=st.none() | formats, settings=maybe_settings)
 )
-statements = merge_tree_tables | kafka_tables | views | alters | inserts | switches | others
+statements = merge_tree_tables | kafka_tables | views | alters | inserts | copies | exports | switches | others
 
 
 @settings(max_examples=examples(600), deadline=None)

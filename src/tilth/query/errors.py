@@ -60,3 +60,15 @@ class SnapshotLostError(RetryError):
     """files that the statement reads were removed, for its server did not run for too long"""
 
     code = "SNAPSHOT_LOST"
+
+
+class BadFileRowError(InvalidInputError):
+    """a row of a file cannot be stored"""
+
+    code = "BAD_FILE_ROW"
+
+
+class UnreadableFileError(InvalidInputError):
+    """a file cannot be read in this format"""
+
+    code = "FILE_UNREADABLE"

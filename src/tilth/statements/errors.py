@@ -27,3 +27,21 @@ class MutationNotDoneError(ConflictError):
     """the mutation is committed, but not done yet"""
 
     code = "MUTATION_NOT_DONE"
+
+
+class BadCopyOptionError(InvalidInputError):
+    """an option of COPY INTO is not valid"""
+
+    code = "BAD_COPY_OPTION"
+
+
+class FileChangedError(ConflictError):
+    """a file has changed since it was loaded"""
+
+    code = "FILE_CHANGED"
+
+
+class ExportRunsError(ConflictError):
+    """another statement exports to this folder"""
+
+    code = "EXPORT_RUNS"

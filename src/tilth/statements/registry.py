@@ -15,9 +15,9 @@ from tilth.control.kinds import StatementKind
 from tilth.grammar.parse import Forms
 from tilth.grammar.statements import Statement
 from tilth.introspection import statements as introspection
-from tilth.statements import alter, definitions, inserts, operate, rows
+from tilth.statements import alter, definitions, files, inserts, operate, rows
 
-_FOLDERS = (introspection, alter, definitions, inserts, operate, rows)
+_FOLDERS = (introspection, alter, definitions, files, inserts, operate, rows)
 
 
 # Any: values of every class.

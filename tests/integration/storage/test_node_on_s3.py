@@ -94,6 +94,33 @@ def test_a_table_lives_in_a_bucket(location: Location) -> None:
     assert not any((location.node.data / "tables").iterdir())
 
 
+def test_files_go_out_and_come_in(location: Location) -> None:
+    """Below the storage's folder for files, under a name that is no plain one; about five seconds."""
+    sql = location.node.connection.sql
+    sql("CREATE TABLE d.out (id BIGINT, s STRING) ENGINE = MergeTree ORDER BY id")
+    sql(f"INSERT INTO d.out VALUES (1, '{HOSTILE}'), (2, NULL)")
+    rows = sql("SELECT * FROM d.out ORDER BY id").rows
+    address = "s3://tilth/tables/files/a b%20+c"
+    for form in ("PARQUET", "JSON"):
+        assert "2 rows" in sql(f"EXPORT TABLE d.out TO '{address}/{form}' FORMAT {form}").summary.message
+        sql("CREATE TABLE d.back (id BIGINT, s STRING) ENGINE = MergeTree ORDER BY id")
+        assert "2 rows of" in sql(f"COPY INTO d.back FROM '{address}/{form}' FORMAT {form}").summary.message
+        assert (
+            "nothing to copy"
+            in sql(f"COPY INTO d.back FROM '{address}' FORMAT {form} PATTERN '{form}/*'").summary.message
+        )
+        assert sql("SELECT * FROM d.back ORDER BY id").rows == rows
+        assert all(tag for (tag,) in sql("SELECT tag FROM system.loaded_files WHERE table = 'back'").rows)
+        sql("DROP TABLE d.back")
+    with pytest.raises(TilthError) as refused:
+        sql(f"EXPORT TABLE d.out TO '{address}/JSON' FORMAT JSON")
+    assert refused.value.code == "EXPORT_NOT_EMPTY"
+    for other in ("s3://tilth/tables", "s3://tilth/other", "s3://elsewhere/x"):
+        with pytest.raises(TilthError) as refused:
+            sql(f"COPY INTO d.out FROM '{other}' FORMAT JSON")
+        assert refused.value.code == "BAD_FILE_LOCATION"
+
+
 def test_a_plan_requests_nothing_and_a_scan_once_for_each_file(location: Location) -> None:
     sql = location.node.connection.sql
     sql("SYSTEM STOP MERGES")

@@ -11,10 +11,11 @@ import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
-from tilth.catalog import AddGap, AddLedger, AdvanceOffsets, SetOffsets
+from tilth.catalog import AddGap, AddLedger, AdvanceOffsets, LoadFile, SetOffsets
 from tilth.introspection.registry import SYSTEM_TABLES
 from tilth.introspection.system_queries import system_tables_of
 from tilth.introspection.system_table import TEXTS
+from tilth.model.loaded_file import LoadedFile, SkippedRow
 from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.task import Cost, TaskState
 from tilth.model.types import quoted
@@ -61,6 +62,10 @@ def world(tmp_path: Path) -> SqlWorld:
             AddGap(gap=gap, stored=StoredOffset(7, "")),
         ]
     )
+    skipped = (SkippedRow(line=2, reason="no", raw=b"{"),)
+    loaded = LoadedFile(file="/in/a", size=1, modified_ms=1_000, rows=3, skipped=skipped, query_id="q")
+    table = made.catalog.tables.get("default", "t").uuid
+    made.catalog.transactions.open("copy").commit([LoadFile(table=table, loaded=loaded)])
     made.catalog.leases.acquire("table/x", "s1")
     made.catalog.readers.open(made.catalog.tables.get("default", "t").uuid, made.catalog.clock.now(), "s1", 1_000)
     return made

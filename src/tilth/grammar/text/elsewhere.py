@@ -40,8 +40,6 @@ _BY_PREFIX: dict[str, str] = {
     "PREPARE": "send the statement with its values; the clients of HTTP and Python quote nothing for you",
     "EXECUTE": "send the statement with its values",
     "LOAD": _LOAD,
-    "COPY": _LOAD,
-    "EXPORT": _CLIENT_FILES,
     "IMPORT": _LOAD,
     "DO": "write SELECT",
     "LOCK": _ONE_TRANSACTION,

@@ -74,8 +74,8 @@ def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
 
     Raises ResultTooLargeError where one task has more rows than allowed.
     """
-    schema = _described(frame)
-    frame = _without_voids(frame)
+    schema = described(frame)
+    frame = without_voids(frame)
     write_schema(folder, schema)
     run_tasks(frame, partial(_write_file, folder, schema, bytes_max), type(None))
 
@@ -98,20 +98,20 @@ def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) 
         if bytes_max and size > bytes_max:
             raise ResultTooLargeError(bytes_max=bytes_max, hint=TOO_LARGE_HINT)
         table = pa.Table.from_arrays(batch.columns, names=schema.names).cast(schema.remove_metadata())
-        yield from _readable(table).to_batches()
+        yield from readable(table).to_batches()
 
 
-def _described(frame: DataFrame) -> pa.Schema:
+def described(frame: DataFrame) -> pa.Schema:
     """Return the columns as clients get them: times in UTC, Spark's types in the metadata."""
     columns = [ColumnInfo(field.name, field.dataType.simpleString()) for field in schema_of(frame).fields]
-    schema = to_arrow_schema(_all_nullable(schema_of(_without_voids(frame))), timezone="UTC")
+    schema = to_arrow_schema(_all_nullable(schema_of(without_voids(frame))), timezone="UTC")
     return schema.with_metadata({COLUMNS_KEY: msgspec.json.encode(columns)})
 
 
 def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
     """The rows as Arrow, the columns' Spark types in the schema's metadata. Raises ResultTooLargeError."""
-    schema = _described(frame)
-    frame = _without_voids(frame)
+    schema = described(frame)
+    frame = without_voids(frame)
     port, secret, server = frame._jdf.collectAsArrowToPython()
     is_read = False
     try:
@@ -127,10 +127,10 @@ def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
             server.getResult()
     server.getResult()
     table = pa.Table.from_batches(batches) if batches else schema.remove_metadata().empty_table()
-    return _readable(table.cast(schema.remove_metadata())).replace_schema_metadata(schema.metadata)
+    return readable(table.cast(schema.remove_metadata())).replace_schema_metadata(schema.metadata)
 
 
-def _readable(table: pa.Table) -> pa.Table:
+def readable(table: pa.Table) -> pa.Table:
     """Return the rows with valid texts: Spark also makes texts of bytes that are none."""
     for position, column in enumerate(table.columns):
         try:
@@ -141,7 +141,7 @@ def _readable(table: pa.Table) -> pa.Table:
     return table
 
 
-def _without_voids(frame: DataFrame) -> DataFrame:
+def without_voids(frame: DataFrame) -> DataFrame:
     """Return the rows with texts where a type has void inside, as array() does: Arrow has no such arrays and maps."""
     fields = schema_of(frame).fields
     types = [_with_texts(field.dataType) for field in fields]

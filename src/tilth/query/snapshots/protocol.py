@@ -18,6 +18,7 @@ Tests: tests/unit/query/results/test_spark.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
@@ -25,13 +26,14 @@ import pyarrow as pa
 
 from tilth.base.units import GIB, MIB
 from tilth.model.delta import WrittenDelta
+from tilth.model.loaded_file import SkippedRow
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Expression, KafkaDef, Schema, TableDef
 from tilth.query.errors import ResultTooLargeError
 from tilth.query.language.unpacked import read_own
 from tilth.query.snapshots.predicates import Predicate, Undecided
-from tilth.storage import StoreRoot, UpsertRequest
+from tilth.storage import Folder, StoreRoot, UpsertRequest
 
 #: Under this key of an Arrow schema's metadata a result carries its columns, as JSON of `ColumnInfo`s.
 COLUMNS_KEY = b"tilth.columns"
@@ -189,10 +191,6 @@ class ReplayTask(msgspec.Struct, frozen=True, kw_only=True, tag="replay"):
     predicate: str = ""
 
 
-#: The payload of a QUERY task.
-WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask | ReplayTask
-
-
 class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
     """Computes the rows of an INSERT .. SELECT and writes them; the result's payload is an `InsertResult`."""
 
@@ -230,8 +228,81 @@ class ResolveResult(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[WrittenDelta, ...]
 
 
+class FileFormat(StrEnum):
+    """Formats of files of users."""
+
+    PARQUET = "PARQUET"
+    ORC = "ORC"
+    JSON = "JSON"
+    CSV = "CSV"
+
+    @property
+    def is_lines(self) -> bool:
+        """Return whether a file is text in lines, each of which is a row."""
+        return self in (FileFormat.JSON, FileFormat.CSV)
+
+
+class LoadFilesTask(msgspec.Struct, frozen=True, kw_only=True, tag="files"):
+    """Reads files of users and writes their rows; the result's payload is a `LoadFilesResult`."""
+
+    #: The target; without a text. Its columns are those that files may bring, `_op` among them.
+    insert: InsertTask
+    format: FileFormat
+    #: Location of the files, and their paths below it.
+    root: StoreRoot
+    paths: tuple[str, ...]
+    #: `True` if the first line of each file has the names of its columns.
+    has_header: bool = False
+    delimiter: str = ","
+    #: `True` if columns of the files that the table does not have are passed over.
+    skip_unknown: bool = False
+    #: Maximum number of rows that are skipped because they cannot be stored; 0: the first of them is an error.
+    skipped_max: int = 0
+    #: `True` if nothing is written.
+    is_check: bool = False
+
+
+class FileRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of one file."""
+
+    rows: int = 0
+    #: Rows that cannot be stored, in no order.
+    skipped: tuple[SkippedRow, ...] = ()
+
+
+class LoadFilesResult(msgspec.Struct, frozen=True, kw_only=True):
+    parts: tuple[WrittenPart, ...]
+    #: One for each of the task's files, in their order.
+    files: tuple[FileRows, ...]
+
+
+#: Marker of an export that is under way; its content is the export's id.
+EXPORT_MARKER = "_tilth_export"
+
+
+class ExportTask(msgspec.Struct, frozen=True, kw_only=True, tag="export"):
+    """Writes the rows of a query to files of users; the result's payload is a list of `ExportedFile`."""
+
+    query: QueryTask
+    #: Id of the export: a part of the names of its files, and the content of its marker.
+    id: str
+    format: FileFormat
+    folder: Folder
+    #: `True` if the first line of a file of CSV has the names of its columns.
+    has_header: bool = True
+    tasks_max: int
+
+
+class ExportedFile(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    rows: int
+    size: int
+
+
+#: The payload of a QUERY task.
+WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask | ReplayTask | ExportTask
 #: The payload of an INSERT task.
-InsertPayload = InsertTask | ResolveTask
+InsertPayload = InsertTask | ResolveTask | LoadFilesTask
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
 from typing import Any, TypeVar, assert_never
 
 import msgspec
@@ -23,26 +22,22 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tilth.base import tracing
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
-from tilth.formats import BadValueError
-from tilth.model.computed import computed_columns, shown_expression
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
-from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS, Schema
 from tilth.model.task import Cost
-from tilth.model.text.quotes import double_quoted
-from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
-from tilth.query.errors import BadDefinitionError, BadQueryError
-from tilth.query.language.coerce import is_assignable, is_rounded
+from tilth.model.types import quoted
+from tilth.query.errors import BadQueryError
 from tilth.query.language.spark_errors import from_spark, nested_too_deep
 from tilth.query.results.spark import rows_of, to_stream
 from tilth.query.snapshots import protocol
 from tilth.query.worker.changes_spark import changed_rows
+from tilth.query.worker.copy_spark import run_copy
+from tilth.query.worker.export_spark import exported
 from tilth.query.worker.expressions import ExpressionChecker
 from tilth.query.worker.handed import RunReplayOrder, ViewCheck
 from tilth.query.worker.headings import headings
@@ -53,13 +48,13 @@ from tilth.query.worker.relations import (
     Past,
     Relations,
     edits_of,
-    find_relations,
     frozen_times,
     has_fine_times,
     names_of,
     rewrite,
 )
 from tilth.query.worker.shadow import Needs, create_views, find_needs, nothing_known, view_names
+from tilth.query.worker.target_spark import default_text, model_type, parsed_query, target_rows
 from tilth.query.worker.writing_spark import written_in_tasks
 from tilth.storage import (
     TableLayout,
@@ -71,16 +66,12 @@ from tilth.storage import (
     write_rows,
 )
 from tilth.storage.read.overlay_spark import spark_schema
-from tilth.storage.read.spark import file_error, in_utc, is_changed, read_snapshot
+from tilth.storage.read.spark import file_error, is_changed, read_snapshot
 from tilth.warehouse import (
     TaskContext,
     TaskResult,
-    check_plan,
     mailbox,
-    parse_expression,
-    parse_plan,
     run_in_task,
-    schema_of,
 )
 
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -132,6 +123,8 @@ class QueryRunner:
                 return TaskResult(payload=_computed(context.session, task))
             case protocol.ChangeTask():
                 return _change(context, task)
+            case protocol.ExportTask():
+                return self._export(context, task)
             case protocol.ReplayTask(order=order, predicate=predicate):
                 try:
                     return self._replay(context, order)
@@ -152,10 +145,17 @@ class QueryRunner:
         payload = to_stream(table) if table is not None else b""
         return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
 
+    def _export(self, context: TaskContext, task: protocol.ExportTask) -> TaskResult:
+        with mailbox(context.session) as letters:
+            query = PreparedQuery(context.session, letters, self._calls, task.query)
+            files = query.guarded(lambda: exported(query.frame(), task))
+        cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(each.size for each in files))
+        return TaskResult(payload=msgspec.msgpack.encode(files), actual=cost)
+
 
 def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     try:
-        relations = _parsed(session, text).relations
+        relations = parsed_query(session, text).relations
     except (PySparkException, Py4JError) as error:
         raise from_spark(error, text, lambda position: position, text) from error
     if any(relation.past is not None for relation in relations):
@@ -193,7 +193,7 @@ def _computed(session: SparkSession, task: protocol.ComputeTask) -> bytes:
     session.conf.set("spark.sql.session.timeZone", task.zone)
     try:
         columns = [
-            f"{_default(session, text, task.now_us if task.schema is None else None)} AS {quoted(name)}"
+            f"{default_text(session, text, task.now_us if task.schema is None else None)} AS {quoted(name)}"
             for name, text in zip(task.columns, task.expressions, strict=True)
         ]
         return to_stream(_given(session, task).selectExpr(*columns).toArrow())
@@ -207,15 +207,6 @@ def _given(session: SparkSession, task: protocol.ComputeTask) -> DataFrame:
         return session.range(0, task.rows, 1, 1)
     with pa.ipc.open_stream(task.given) as reader:
         return session.createDataFrame(reader.read_all(), spark_schema(task.schema))
-
-
-def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
-    """Return the expression with one instant for now() and its kin; unchanged without one or if it cannot be fixed."""
-    if now_us is None or not TIME_WORDS.search(text):
-        return text
-    head = "SELECT "
-    edits = frozen_times(_parsed(session, f"{head}{text}"), now_us)
-    return rewrite(f"{head}{text}", edits or []).text[len(head) :]
 
 
 def _change(context: TaskContext, task: protocol.ChangeTask) -> TaskResult:
@@ -233,16 +224,6 @@ def _change(context: TaskContext, task: protocol.ChangeTask) -> TaskResult:
     return TaskResult(payload=msgspec.msgpack.encode(protocol.ChangeResult(written=tuple(written))), actual=cost)
 
 
-def _parsed(session: SparkSession, text: str) -> Relations:
-    """Return the relations of a query. Raises NotAllowedError, UnknownFunctionError and TooComplexError."""
-    if (session.conf.get("spark.sql.ansi.enabled") or "").lower() != "true" and any(double_quoted(text)):
-        hint = "write names in backticks and texts in single quotes, or leave spark.sql.ansi.enabled on"
-        raise BadQueryError("without spark.sql.ansi.enabled, Spark takes names in double quotes for texts", hint=hint)
-    plan = parse_plan(session, text)
-    check_plan(plan, text)
-    return find_relations(plan, text)
-
-
 class InsertRunner:
     """The runner of INSERT tasks."""
 
@@ -254,6 +235,8 @@ class InsertRunner:
         match task:
             case protocol.InsertTask():
                 return self._insert(context, task)
+            case protocol.LoadFilesTask():
+                return run_copy(context, task)
             case protocol.ResolveTask(requests=requests):
                 changes = run_in_task(context.session, partial(_resolved, requests), tuple[WrittenDelta, ...])
                 size = sum(change.file.size for change in changes)
@@ -325,7 +308,7 @@ class PreparedQuery:
         session = self._session
         for name, value in self._spark_settings.items():
             session.conf.set(name, value)
-        found = _parsed(session, self._text)
+        found = parsed_query(session, self._text)
         if self._is_insert and has_fine_times(found):
             raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
         if not found.relations:
@@ -462,7 +445,7 @@ def inserted(
 
     `now_us`: the instant of the SELECT, where it was fixed; None: Spark takes one for all of it.
     """
-    rows = _conformed(frame, task, now_us)
+    rows = target_rows(frame, task, now_us)
     write = partial(_write_inserted, layout_of(task.target, task.root, quorum=task.quorum), task.txn)
     return written_in_tasks(rows.coalesce(task.tasks_max), write, check, list[WrittenPart])
 
@@ -473,107 +456,3 @@ def _write_inserted(
     # Rows with keys are found again by where they were written; all others are best sorted at once.
     write = write_rows if layout.unique_key else write_parts
     return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
-
-
-def _conformed(frame: DataFrame, task: protocol.InsertTask, now_us: int | None) -> DataFrame:
-    """The rows in the target's columns, by position; raises BadValueError naming the column whose type does not fit."""
-    session, fields = frame.sparkSession, schema_of(frame).fields
-    # With ANSI casts a value that does not fit fails; without, it would change silently.
-    session.conf.set("spark.sql.ansi.enabled", "true")
-    # The columns' types have one meaning, whatever the session of the SELECT says.
-    session.conf.set("spark.sql.timestampType", "TIMESTAMP_LTZ")
-    if len(fields) != len(task.columns):
-        raise BadDefinitionError(
-            "the SELECT gives another number of columns than the INSERT takes",
-            given=len(fields),
-            taken=len(task.columns),
-            columns=", ".join(task.columns),
-            hint="name the columns that are given: INSERT INTO t (a, b) SELECT ..; the others get their defaults",
-        )
-    position = {name.lower(): index for index, name in enumerate(task.columns)}
-    expressions = []
-    for column in task.target.schema.columns:
-        index = position.get(column.name.lower())
-        wanted = spark_name(column.type)
-        if index is None and column.expression:
-            continue
-        if index is None:
-            is_kept = task.is_partial and column.nullable
-            value = "NULL" if is_kept or column.default is None else _default(session, column.default, now_us)
-        else:
-            value = f"`{index}`"
-            given = fields[index].dataType
-            source = model_type(given, column.type)
-            if is_rounded(source, column.type):
-                # Arrow finds the whole numbers that a float does not have, where Spark rounds them.
-                expressions.append(f"{value} AS {quoted(column.name)}")
-                continue
-            if not is_assignable(source, column.type):
-                raise BadValueError(
-                    "a value might be lost on the way into the column",
-                    column=column.name,
-                    type=wanted,
-                    given=given.simpleString(),
-                    hint="say with CAST what is wanted",
-                )
-        expressions.append(f"CAST({value}\n AS {wanted}) AS {quoted(column.name)}")
-    if OP_COLUMN in task.columns and task.target.schema.find(OP_COLUMN) is None:
-        expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
-    rows = frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
-    return _with_expressions(rows, task.target.schema)
-
-
-def _with_expressions(rows: DataFrame, schema: Schema) -> DataFrame:
-    """Return the rows with the columns that they lack, which are computed from the others."""
-    there = {name.lower() for name in rows.columns}
-    lacking = [column for column in schema.columns if column.name.lower() not in there]
-    if not lacking:
-        return rows
-    for column in lacking:
-        check_plan(parse_expression(rows.sparkSession, shown_expression(column, schema)))
-    others = [quoted(name) for name in rows.columns if schema.find(name) is None]
-    with in_utc(rows.sparkSession):
-        return rows.selectExpr(*computed_columns(schema, there), *others)
-
-
-def _default(session: SparkSession, text: str, now_us: int | None) -> str:
-    """Return the value for rows without the column. It is checked again: the definition may be older than the allow
-    list. Raises NotAllowedError and UnknownFunctionError."""
-    check_plan(parse_expression(session, text))
-    return at_instant(session, text, now_us)
-
-
-def _op_expression(value: str) -> str:
-    """Operation of a row as 0 or 1; a word that is no operation fails the query."""
-    upserts, deletes = (", ".join(f"'{word}'" for word in words) for words in (UPSERT_WORDS, DELETE_WORDS))
-    word = f"lower(CAST({value} AS STRING))"
-    wrong = f"raise_error(concat('a row says by {OP_COLUMN} neither that it is new nor that it deletes: ', {word}))"
-    return (
-        f"CAST(CASE WHEN {word} IN ({upserts}) THEN 0 WHEN {word} IN ({deletes}) THEN 1 "
-        f"ELSE CAST({wrong} AS INT) END AS TINYINT) AS {quoted(OP_COLUMN)}"
-    )
-
-
-_KINDS: dict[str, Kind] = {kind.value: kind for kind in Kind}
-
-
-def model_type(given: spark_types.DataType, wanted: DataType | None = None) -> DataType:
-    """Spark's type as ours, where it is void as the wanted type has it; raises BadValueError for a type that no table
-    can store."""
-    if isinstance(given, spark_types.NullType) and wanted is not None:
-        return wanted
-    if isinstance(given, spark_types.DecimalType):
-        return Decimal(given.precision, given.scale)
-    if isinstance(given, spark_types.ArrayType):
-        return Array(model_type(given.elementType, wanted.element if isinstance(wanted, Array) else None))
-    if isinstance(given, spark_types.MapType):
-        key, value = (wanted.key, wanted.value) if isinstance(wanted, Map) else (None, None)
-        return Map(model_type(given.keyType, key), model_type(given.valueType, value))
-    if isinstance(given, spark_types.StructType):
-        inner = [each.type for each in wanted.fields] if isinstance(wanted, Struct) else []
-        pairs = zip_longest(given.fields, inner[: len(given.fields)])
-        return Struct(tuple(Field(f.name, model_type(f.dataType, of)) for f, of in pairs))
-    kind = Kind.STRING if isinstance(given, spark_types.StringType) else _KINDS.get(given.simpleString())
-    if kind is None:
-        raise BadValueError("no table can store this type", type=given.simpleString(), hint="CAST it to another one")
-    return Simple(kind)

@@ -40,6 +40,8 @@ class Writing:
     quorum: int = 0
     #: `True` if tasks write the files, perhaps in several attempts.
     has_tasks: bool = False
+    #: Further updates of the commit; called when all is written.
+    beside: Callable[[], Sequence[Update]] = tuple
 
 
 def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
@@ -78,6 +80,7 @@ def commit_insert(services: Services, writing: Writing, write: Callable[[TxnHand
         total = sum(part.rows for part in written)
         for label, rows in writing.labels:
             updates.append(InsertLabel(table=table.uuid, label=label, rows=total if rows is None else rows))
+        updates += writing.beside()
         requirements: list[Requirement] = [
             SchemaIs(table=table.uuid, schema_version=table.schema_version),
             services.catalog.throttle.requirement(table),

@@ -117,7 +117,7 @@ def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outc
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         # To which partitions the rows will go is not known before they are computed.
-        _wait(services, call, services.catalog.throttle.delay(table))
+        wait_for_merges(services, call, services.catalog.throttle.delay(table))
         return _computed(services, call, table, statement.query, target_columns(target_of(table), names))
 
     return _done(services, call, table, statement.columns, act)
@@ -251,7 +251,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
     if not services.catalog.throttle.is_calm(table):
         partitions = partition_ids(table.schema, table.partition_by, shaped).ids
         services.catalog.throttle.check(table, partitions)
-        _wait(services, call, services.catalog.throttle.delay(table, partitions))
+        wait_for_merges(services, call, services.catalog.throttle.delay(table, partitions))
     settings = call.settings
     limits = BatchLimits(
         wait_seconds=settings.async_insert_busy_timeout_ms / 1000,
@@ -338,7 +338,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
     return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 
-def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
+def wait_for_merges(services: Services, call: Call, delay: InsertDelay | None) -> None:
     """Slow a writer whose partition has many parts."""
     if delay is not None:
         _log.info("insert_delayed", cause_id=call.query_id, ms=round(delay.milliseconds, 3), reason=delay.reason)

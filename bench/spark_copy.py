@@ -1,0 +1,151 @@
+"""COPY INTO beside Spark's own write to Delta: files of Parquet and of JSON into a table.
+
+    python -m bench.spark_copy [--kit DIR] [--work DIR] [--gib 1.0] [--passes 3]
+
+The same files for both: narrow events, JSON as an object in each line. COPY INTO goes to an empty table of a node with
+one embedded worker; the rival is `spark.read.parquet(folder)`, or `.json` with the schema given, written by `.write.
+format("delta")`. Both have two cores, zstd, and no sort key. Passes take turns; the first of each is a run-up and does
+not count, the best of the others does. Rows are counted after each pass.
+
+Covers: `copy_parquet_ratio_delta`, `copy_json_ratio_delta`, by bytes of the files a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+
+from bench.report import more, print_report
+from bench.rivals import Kit, add_kit_arguments, kit_of
+from tools.node_process import NodeProcess
+
+CORES = 2
+FILES = 8
+#: Bytes of a row of each format, about; for the number of rows.
+ROW_BYTES = {"PARQUET": 40, "JSON": 130}
+COLUMNS = "user_id BIGINT, ts TIMESTAMP, page STRING, amount DOUBLE, event_id BIGINT"
+_SECONDS_MAX = 900
+_DELTA = """
+import json, sys, time
+from pathlib import Path
+from local_spark import open_spark
+from work import WorkDir
+work, source, form, columns, passes = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5])
+scratch = WorkDir(Path(work)).scratch("copy")
+spark = open_spark(WorkDir(Path(work)), cores=2, scratch=scratch)
+seconds, rows = [], []
+for number in range(passes):
+    target = str(scratch / f"table{number}")
+    begin = time.perf_counter()
+    reader = spark.read.schema(columns)
+    frame = reader.parquet(source) if form == "PARQUET" else reader.json(source)
+    frame.write.format("delta").save(target)
+    seconds.append(time.perf_counter() - begin)
+    rows.append(spark.read.format("delta").load(target).count())
+print(json.dumps({"seconds": seconds, "rows": rows}))
+"""
+
+
+def make_files(folder: Path, form: str, rows: int) -> None:
+    """Write files of narrow events with so many rows."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(7)
+    for number in range(FILES):
+        count = rows // FILES
+        first = number * count
+        users = random.integers(0, 1_000_000, count)
+        table = pa.table(
+            {
+                "user_id": users,
+                "ts": pa.array(
+                    1_700_000_000_000_000 + np.arange(first, first + count) * 1000, pa.timestamp("us", "UTC")
+                ),
+                "page": pa.array(np.char.add("/page/", (users % 5000).astype(str))),
+                "amount": random.random(count).round(4),
+                "event_id": np.arange(first, first + count),
+            }
+        )
+        if form == "PARQUET":
+            pq.write_table(table, folder / f"{number}.parquet", compression="zstd")
+            continue
+        with (folder / f"{number}.json").open("w") as file:
+            for batch in table.to_batches(10_000):
+                file.writelines(json.dumps({**row, "ts": row["ts"].isoformat()}) + "\n" for row in batch.to_pylist())
+
+
+def copy_passes(node: NodeProcess, source: Path, form: str, passes: int) -> tuple[list[float], list[int]]:
+    """Return seconds and rows of each COPY INTO."""
+    seconds, rows = [], []
+    for number in range(passes):
+        name = f"{form.lower()}{number}"
+        node.connection.sql(f"CREATE TABLE default.{name} ({COLUMNS}) ENGINE = MergeTree")
+        begin = time.perf_counter()
+        node.connection.sql(f"COPY INTO default.{name} FROM '{source}' FORMAT {form}")
+        seconds.append(time.perf_counter() - begin)
+        [(count,)] = node.connection.sql(f"SELECT count(*) FROM default.{name}").rows
+        rows.append(int(count))
+        node.connection.sql(f"DROP TABLE default.{name}")
+    return seconds, rows
+
+
+def delta_passes(kit: Kit, source: Path, form: str, passes: int) -> tuple[list[float], list[int]]:
+    """Return the same of Spark and Delta."""
+    answer = kit.run_script(_DELTA, str(kit.work), str(source), form, COLUMNS, str(passes), seconds_max=_SECONDS_MAX)
+    found = json.loads(answer)
+    return found["seconds"], found["rows"]
+
+
+def measure(kit: Kit, scratch: Path, *, gib: float, passes: int) -> dict[str, tuple[float, float]]:
+    """Return MiB a second of ours and of Delta, by format. Raises SystemExit where rows are missing."""
+    found: dict[str, tuple[float, float]] = {}
+    sources = {form: scratch / form.lower() for form in ROW_BYTES}
+    rows = {form: int(gib * (1 << 30)) // size // FILES * FILES for form, size in ROW_BYTES.items()}
+    for form, source in sources.items():
+        make_files(source, form, rows[form])
+    for form, source in sources.items():
+        node = NodeProcess(scratch / f"node-{form.lower()}", settings={"storage.file-locations": str(scratch)})
+        node.start()
+        try:
+            node.wait_ready()
+            ours = copy_passes(node, source, form, passes + 1)
+        finally:
+            node.stop()
+        theirs = delta_passes(kit, source, form, passes + 1)
+        if {*ours[1], *theirs[1]} != {rows[form]}:
+            raise SystemExit(f"rows are missing: format={form} ours={ours[1]} delta={theirs[1]} rows={rows[form]}")
+        size = sum(path.stat().st_size for path in source.iterdir()) / (1 << 20)
+        found[form] = size / min(ours[0][1:]), size / min(theirs[0][1:])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="COPY INTO beside Spark's write to Delta")
+    add_kit_arguments(parser)
+    parser.add_argument("--gib", type=float, default=1.0, help="GiB of the files of each format, about")
+    parser.add_argument("--passes", type=int, default=3, help="passes that count")
+    arguments = parser.parse_args()
+    kit = kit_of(arguments)
+    scratch = Path(tempfile.mkdtemp(prefix="copy-", dir=kit.work))
+    try:
+        found = measure(kit, scratch, gib=arguments.gib, passes=arguments.passes)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    table = Table("format", "COPY INTO, MiB/s", "Spark to Delta, MiB/s", title="files into a table")
+    for form, (ours, theirs) in found.items():
+        table.add_row(form, f"{ours:.1f}", f"{theirs:.1f}")
+    ratios = {form: ours / theirs for form, (ours, theirs) in found.items()}
+    figures = [more(f"copy_{form.lower()}_ratio_delta", ratio, "x", 1.0) for form, ratio in ratios.items()]
+    print_report("copy", figures, [table])
+
+
+if __name__ == "__main__":
+    main()

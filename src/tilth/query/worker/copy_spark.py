@@ -1,0 +1,332 @@
+"""Files of users to files of a table, in the tasks of one Spark job.
+
+Covers: the frame of a COPY INTO from Spark's own readers, rows counted file by file, rows that cannot be stored.
+Does not cover: which files (statements/files), the commit, values in lines (lines_spark.py).
+Always holds: each file is named, none is found by a pattern, and none is passed over; a row of the driver's is none of
+a file; a value that does not fit is an error or a skipped row, never NULL; nothing is committed here.
+
+Tests: tests/integration/sql/test_copy_on_spark.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, functions
+
+from tilth.base import tracing
+from tilth.base.errors import InvalidInputError, TilthError
+from tilth.formats import BadValueError
+from tilth.model.loaded_file import SkippedRow
+from tilth.model.part import WrittenPart
+from tilth.model.table import OP_COLUMN, OP_UPSERT
+from tilth.model.task import Cost
+from tilth.model.types import DataType, Decimal, Simple, quoted, spark_name
+from tilth.query.errors import BadFileRowError, UnknownColumnError, UnreadableFileError
+from tilth.query.language.coerce import INTEGER_DIGITS, is_assignable
+from tilth.query.language.spark_errors import from_spark
+from tilth.query.snapshots.protocol import FileFormat, FileRows, LoadFilesResult, LoadFilesTask
+from tilth.query.worker.file_shapes_spark import shapes_of
+from tilth.query.worker.lines_spark import BAD, FILE, lines_frame
+from tilth.query.worker.target_spark import model_type, target_rows
+from tilth.query.worker.writing_spark import BUFFER_BYTES
+from tilth.storage import Folder, TableLayout, layout_of, shape_rows, stretches, write_parts, write_rows
+from tilth.storage.read.hadoop_spark import let_spark_reach, own_uri, spark_uri, store_error
+from tilth.warehouse import TaskContext, TaskResult, run_tasks, schema_of
+
+#: Different schemas or headers that the files of one COPY may have.
+SHAPES_MAX = 100
+_WHOLE = frozenset(map(Simple, INTEGER_DIGITS))
+#: Spark reads the files that it is given, by their names as they are, or fails.
+_OPTIONS = {"__globPaths__": "false", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+_FAILED_FILE = re.compile(r"(?:reading file|Path does not exist:)\s+(\S+?)\.?(?=\s|$)")
+
+
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of a task: files by the hash of their path as Spark has it."""
+
+    parts: tuple[WrittenPart, ...]
+    rows: dict[int, int]
+    skipped: tuple[tuple[int, SkippedRow], ...]
+
+
+def run_copy(context: TaskContext, task: LoadFilesTask) -> TaskResult:
+    """Read the files and write their rows. Raises BadFileRowError, UnreadableFileError, BadValueError."""
+    copying = _Copying(context.session, task)
+    result = copying.guarded(lambda: copying.result(context.raise_if_cancelled))
+    cost = Cost(output_bytes=sum(part.file.size for part in result.parts))
+    return TaskResult(payload=msgspec.msgpack.encode(result), actual=cost)
+
+
+class _Copying:
+    """One COPY under way."""
+
+    def __init__(self, session: SparkSession, task: LoadFilesTask) -> None:
+        self._session = session
+        self._task = task
+        self._folder = Folder(task.root)
+        self._above = spark_uri(self._folder)
+        #: Path of each file by the hash of its name in Spark.
+        self._paths: dict[int, str] = {}
+
+    def guarded(self, act: Callable[[], LoadFilesResult]) -> LoadFilesResult:
+        """Run it; raises Spark's errors as TilthErrors that name the file."""
+        try:
+            return act()
+        except BadFileRowError as error:
+            if "file" not in error.facts:
+                raise
+            raise self._named(error) from error
+        except (PySparkException, Py4JError, RecursionError) as error:
+            raise self._read_error(error) from error
+
+    def result(self, check: Callable[[], None]) -> LoadFilesResult:
+        let_spark_reach(self._session, self._task.root)
+        for name, value in self._task.insert.spark.items():
+            self._session.conf.set(name, value)
+        insert = self._task.insert
+        with tracing.part("analyze"):
+            frame = self._frame()
+        layout = layout_of(insert.target, insert.root, quorum=insert.quorum)
+        writer = _Writer(layout, insert.txn, self._task.skipped_max, is_check=self._task.is_check)
+        try:
+            with tracing.part("spark"):
+                answers = run_tasks(frame.coalesce(insert.tasks_max), writer, _Written)
+        finally:
+            check()
+        return self._summed(answers)
+
+    def _summed(self, answers: Sequence[_Written]) -> LoadFilesResult:
+        rows: dict[str, int] = {}
+        skipped: dict[str, list[SkippedRow]] = {}
+        for answer in answers:
+            for name, count in answer.rows.items():
+                path = self._paths[name]
+                rows[path] = rows.get(path, 0) + count
+            for name, row in answer.skipped:
+                skipped.setdefault(self._paths[name], []).append(row)
+        count = sum(map(len, skipped.values()))
+        if count > self._task.skipped_max:
+            raise _too_many(self._task.skipped_max)
+        return LoadFilesResult(
+            parts=tuple(part for answer in answers for part in answer.parts),
+            files=tuple(
+                FileRows(rows=rows.get(path, 0), skipped=tuple(skipped.get(path, ()))) for path in self._task.paths
+            ),
+        )
+
+    def _frame(self) -> DataFrame:
+        """The rows of all files in the target's columns, with the file of each, and why it cannot be stored."""
+        task = self._task
+        groups: dict[str, list[str]] = {}
+        if task.format is FileFormat.JSON or (task.format is FileFormat.CSV and not task.has_header):
+            groups[""] = list(task.paths)
+        else:
+            for path, shape in zip(task.paths, shapes_of(self._session, task), strict=True):
+                groups.setdefault(shape, []).append(path)
+        if len(groups) > SHAPES_MAX:
+            hint = "load those with the same columns by themselves: PATTERN '..'"
+            raise UnreadableFileError("the files have too many different columns", shapes=len(groups), hint=hint)
+        frames = [self._group(paths, shape) for shape, paths in groups.items()]
+        _check_alike(frames)
+        if any(OP_COLUMN in frame.columns for frame in frames):
+            none = functions.lit(OP_UPSERT).cast("tinyint")
+            frames = [each if OP_COLUMN in each.columns else each.withColumn(OP_COLUMN, none) for each in frames]
+        return reduce(DataFrame.unionByName, frames)
+
+    def _group(self, paths: Sequence[str], shape: str) -> DataFrame:
+        """Rows of files that have the same columns."""
+        reader = self._session.read.options(**_OPTIONS)
+        given = [f"{self._above}/{path}" for path in paths]
+        if self._task.format.is_lines:
+            frame = reader.format("text").load(given)
+            self._note(frame, paths)
+            frame, columns = lines_frame(frame, self._task, shape)
+        else:
+            frame = reader.option("mergeSchema", "false").format(self._task.format.value.lower()).load(given)
+            self._note(frame, paths)
+            columns = self._columns(frame.columns, paths[0])
+            frame = self._judged(frame, columns)
+        insert = msgspec.structs.replace(self._task.insert, columns=tuple(name for _, name in columns))
+        try:
+            return target_rows(frame, insert, None, beside=(FILE, BAD))
+        except BadValueError as error:
+            hint = "load the files into a table with their types, and INSERT .. SELECT CAST(..) from there"
+            raise error.with_facts(hint=hint, file=self._folder.uri(paths[0])) from error
+
+    def _judged(self, frame: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
+        """Return the columns of files without lines, with the file of each row, and what of it cannot be stored."""
+        metadata = frame.metadataColumn("_metadata")
+        is_parquet = self._task.format is FileFormat.PARQUET
+        row = metadata.getField("row_index") if is_parquet else functions.lit(-1)
+        given = {field.name: field.dataType for field in schema_of(frame).fields}
+        selected, reasons = [], []
+        for name, own in columns:
+            column, value = self._task.insert.target.schema.find(own), functions.col(quoted(name))
+            if column is None:
+                selected.append(value)
+                continue
+            source = model_type(given[name], column.type)
+            if not column.nullable and OP_COLUMN not in dict(columns).values():
+                reasons.append(functions.when(value.isNull(), f"column `{own}`: NULL in a column that is NOT NULL"))
+            if _may_misfit(source, column.type):
+                cast = value.try_cast(spark_name(column.type))
+                text = functions.concat(functions.lit(f"column `{own}`: out of range: "), value.cast("string"))
+                reasons.append(functions.when(value.isNotNull() & cast.isNull(), text))
+                value = cast.alias(name)
+            selected.append(value)
+        reason = functions.coalesce(*reasons) if reasons else functions.lit(None).cast("string")
+        bad = functions.concat(row.cast("string"), functions.lit(":"), reason).cast("binary")
+        file = functions.xxhash64(metadata.getField("file_path"))
+        return frame.select(*selected, file.alias(FILE), bad.alias(BAD))
+
+    def _columns(self, names: Sequence[str], path: str) -> list[tuple[str, str]]:
+        """Return the columns of a file that are loaded, each with that of the table."""
+        wanted = {name.lower(): name for name in self._task.insert.columns}
+        known = [(name, wanted[name.lower()]) for name in names if name.lower() in wanted]
+        unknown = [name for name in names if name.lower() not in wanted]
+        if unknown and not self._task.skip_unknown:
+            hint = f"the columns are: {', '.join(wanted.values())}; input_format_skip_unknown_fields = 1 passes over it"
+            raise UnknownColumnError(column=unknown[0], file=self._folder.uri(path), hint=hint)
+        if not known:
+            raise UnknownColumnError("no column of the file is one of the table", file=self._folder.uri(path))
+        return known
+
+    def _note(self, frame: DataFrame, paths: Sequence[str]) -> None:
+        """Remember the hashes of the files' names. Raises UnreadableFileError where Spark would pass over one."""
+        found = frame.inputFiles()
+        named = {unquote(urlsplit(uri).path): uri for uri in found}
+        # A path of the location is the end of Spark's whole name.
+        above = unquote(urlsplit(self._above).path) if "%" not in self._above else urlsplit(self._above).path
+        missing = [path for path in paths if f"{above}/{path}" not in named]
+        if missing or len(found) != len(paths):
+            name = self._folder.uri(missing[0]) if missing else str(self._folder)
+            raise UnreadableFileError("Spark does not see the file", file=name, files=len(paths), seen=len(found))
+        spelled = [(spelling, path) for path in paths for spelling in _spellings(named[f"{above}/{path}"])]
+        uris = functions.lit([spelling for spelling, _ in spelled])
+        hashes = functions.transform(uris, lambda uri: functions.xxhash64(uri)).alias("hashes")
+        [row] = self._session.range(0, 1, 1, 1).select(hashes).collect()
+        self._paths |= dict(zip(row["hashes"], (path for _, path in spelled), strict=True))
+
+    def _named(self, error: BadFileRowError) -> BadFileRowError:
+        """Return the error of a task with the file's name instead of its hash."""
+        listed = " ".join(f"{name}={value}" for name, value in error.facts.items())
+        text = error.message.removesuffix(f": {listed}")
+        path = self._paths[int(error.facts["file"])]
+        return BadFileRowError(text, hint=error.hint, **{**error.facts, "file": self._folder.uri(path)})
+
+    def _read_error(self, error: BaseException) -> TilthError:
+        text = str(error)
+        found = _FAILED_FILE.search(text)
+        if found is None:
+            return from_spark(error, "", lambda position: position, "", is_whole=False)
+        causes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Caused by:")]
+        because = causes[-1] if causes else ""
+        name = own_uri(unquote(found[1]))
+        if (away := store_error(name, text, because)) is not None:
+            return away
+        return UnreadableFileError(file=re.sub("^file:/+", "/", name), format=self._task.format, because=because)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes the rows of one task, and counts them file by file. It goes to the tasks."""
+
+    layout: TableLayout
+    txn: int
+    skipped_max: int
+    is_check: bool
+
+    def __call__(self, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> _Written:
+        counts: dict[int, int] = {}
+        skipped: list[tuple[int, SkippedRow]] = []
+        parts: list[WrittenPart] = []
+        # Rows with keys are found again by where they were written; all others are best sorted at once.
+        write = write_rows if self.layout.unique_key else write_parts
+        for held in stretches(rows, bytes_max=BUFFER_BYTES):
+            good = self._without_bad(held, skipped)
+            for each in good.column(FILE).value_counts().to_pylist():
+                counts[each["values"]] = counts.get(each["values"], 0) + each["counts"]
+            plain = good.drop_columns([FILE, BAD])
+            try:
+                if self.is_check:
+                    shape_rows(self.layout, plain)
+                else:
+                    parts += write(self.layout, plain, txn=self.txn, task=task, attempt=attempt, first_n=len(parts))
+            except InvalidInputError as error:
+                raise self._of_file(error, good) from error
+        return _Written(parts=tuple(parts), rows=counts, skipped=tuple(skipped))
+
+    def _without_bad(self, held: pa.Table, skipped: list[tuple[int, SkippedRow]]) -> pa.Table:
+        """Return the rows that can be stored; the others are added to `skipped`. Raises BadFileRowError."""
+        bad = held.column(BAD)
+        if bad.null_count == len(bad):
+            return held
+        marked = held.select([FILE, BAD]).filter(pc.is_valid(bad)).to_pylist()
+        found = [(each[FILE], _skipped_row(each[BAD])) for each in marked]
+        if not self.skipped_max:
+            file, row = min(found, key=lambda each: (each[1].block_start, each[1].line))
+            # Any: facts are of any type.
+            facts: dict[str, Any] = {"block_start": row.block_start} if row.block_start else {}
+            hint = "correct the file, or skip such rows: OPTIONS (ON_ERROR = 'skip')"
+            if row.line:
+                facts = {"line": row.line, **facts}
+            raise BadFileRowError(file=file, **facts, why=row.reason, hint=hint)
+        skipped += found
+        if len(skipped) > self.skipped_max:
+            raise _too_many(self.skipped_max)
+        return held.filter(pc.is_null(bad))
+
+    def _of_file(self, error: InvalidInputError, rows: pa.Table) -> InvalidInputError:
+        """Return the error with the file of its rows, if they are those of one."""
+        files = pc.unique(rows.column(FILE)).to_pylist()
+        if len(files) != 1:
+            return error
+        return BadFileRowError(file=files[0], why=error.message, hint=error.hint)
+
+
+def _spellings(uri: str) -> tuple[str, ...]:
+    """Return the ways in which Spark writes the name of a file: of one on a local disk there are two."""
+    if not uri.startswith("file:"):
+        return (uri,)
+    path = uri.removeprefix("file:").lstrip("/")
+    return f"file:/{path}", f"file:///{path}"
+
+
+def _skipped_row(mark: bytes) -> SkippedRow:
+    """Return what is encoded in a column BAD: by a task in Python, or by Spark, as the row's index and the reason."""
+    if mark[0] & 0x80:
+        return msgspec.msgpack.decode(mark, type=SkippedRow)
+    index, _, reason = mark.decode(errors="backslashreplace").partition(":")
+    return SkippedRow(line=int(index) + 1, reason=reason)
+
+
+def _may_misfit(source: DataType, target: DataType) -> bool:
+    """True for a number that goes into a column of another type of numbers, which may not hold it."""
+    is_number = all(isinstance(each, Decimal) or each in _WHOLE for each in (source, target))
+    return source != target and is_number and is_assignable(source, target)
+
+
+def _check_alike(frames: Sequence[DataFrame]) -> None:
+    """Raises UnreadableFileError where a column has different types: Spark would make one of them."""
+    types: dict[str, str] = {}
+    for frame in frames:
+        for field in schema_of(frame).fields:
+            if types.setdefault(field.name, field.dataType.simpleString()) != field.dataType.simpleString():
+                hint = "load those with the same types by themselves: PATTERN '..'"
+                raise UnreadableFileError("the files have different types of a column", column=field.name, hint=hint)
+
+
+def _too_many(skipped_max: int) -> BadFileRowError:
+    hint = "correct the files, or raise OPTIONS (SKIPPED_MAX = ..); see system.loaded_files for what was skipped before"
+    return BadFileRowError("more rows cannot be stored than may be skipped", skipped_max=skipped_max, hint=hint)

@@ -1,0 +1,1 @@
+"""Files of users in and out: COPY INTO, EXPORT."""
