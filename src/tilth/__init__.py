@@ -3,6 +3,8 @@
     tilth.connect(url)            a connection to a server: SQL in, Arrow, pandas and Polars out
     tilth.open(path)              a whole node in this process: the same SQL, no server
     tilth.read(spark, "db.t")     a table as a DataFrame of your own Spark session
+    tilth.attach(spark, url=..)   the data source `tilth` in your own Spark session
+    tilth.sql(spark, "SELECT ..") a statement of your own Spark session over tables of Tilth and its own
 
 See also: README.md, docs/journey.md.
 """
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
     from tilth.client import Connection as Connection
     from tilth.client import Result as Result
     from tilth.client import connect as connect
+    from tilth.datasource.attach import attach as attach
     from tilth.front import open as open
     from tilth.front import read as read
+    from tilth.front import sql as sql
 else:
     __getattr__ = door(__name__)

@@ -1,9 +1,10 @@
-"""The two public verbs that need more than a connection: a node in this process, and a table in your own Spark.
+"""The public verbs that need more than a connection: a node in this process, and tables in your own Spark.
 
-Covers: `tilth.open` and `tilth.read`. Does not cover: how a node is put together (node.py), how a snapshot becomes a
-DataFrame (storage/read/spark.py). Always holds: while a DataFrame of `read` lives, its files are not collected.
+Covers: `tilth.open`, `tilth.read` and `tilth.sql`. Does not cover: how a node is put together (node.py), how a snapshot
+becomes a DataFrame (storage/read/spark.py). Always holds: while a DataFrame of `read` lives, its files are not
+collected.
 
-Tests: tests/unit/query/snapshots/test_as_of.py, tests/acceptance/test_foreign_words.py.
+Tests: tests/acceptance/test_foreign_words.py.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import InvalidInputError, TilthError
+from tilth.base.errors import TilthError
 from tilth.base.installed import require_server
 from tilth.base.logs import Log
 from tilth.client.http import Connection, Result, connect
+from tilth.datasource.options import HOLD_SECONDS, milliseconds_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,11 +32,8 @@ if TYPE_CHECKING:
 
 #: A third of the time that the server gives a reader.
 RENEW_SECONDS = 20.0
-#: Default time for which the files of a snapshot are retained.
-HOLD_SECONDS = 3600.0
 #: Maximum delay at process exit for the release of a lease.
 RELEASE_SECONDS_MAX = 2.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _log = Log("front")
 
@@ -103,7 +102,7 @@ def read(
     if isinstance(as_of, int):
         snapshot, lease, root = connection.pin(named_database or database, name, version=as_of)
     else:
-        as_of_ms = None if as_of is None else _milliseconds(as_of)
+        as_of_ms = None if as_of is None else milliseconds_of(as_of)
         snapshot, lease, root = connection.pin(named_database or database, name, as_of_ms)
     frame = read_snapshot(spark, snapshot, parse_root(root))
     threading.Thread(
@@ -112,18 +111,18 @@ def read(
     return frame
 
 
-def _milliseconds(time: datetime | str) -> int:
-    """Milliseconds since 1970; raises InvalidInputError."""
-    if isinstance(time, str):
-        try:
-            time = datetime.fromisoformat(time)
-        except ValueError as error:
-            raise InvalidInputError(
-                "as_of is not a time", as_of=time, hint="write it as 2026-01-31 12:00:00"
-            ) from error
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return (time - _EPOCH) // timedelta(milliseconds=1)
+def sql(spark: SparkSession, text: str, *, database: str = "default", hold_seconds: float = HOLD_SECONDS) -> DataFrame:
+    """Run a statement in your own Spark session, in which names of Tilth's tables mean these tables, as of one time.
+
+    All other names are the session's own. `tilth.db.t` is always a table of Tilth; `database`: that of names of one
+    part that the session does not know. The session must be attached. The snapshots are held for `hold_seconds`, and
+    while the session runs jobs. Raises NotAttachedError, ServerError, InvalidInputError (AMBIGUOUS_TABLE),
+    Spark's own errors.
+    """
+    require_server("tilth.sql")
+    from tilth.datasource.statements import run_sql
+
+    return run_sql(spark, text, database=database, hold_seconds=hold_seconds)
 
 
 def _hold(connection: Connection, lease_id: str, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from tilth.control.running import Origin
 from tilth.maintenance import ManagerStatus, OpRow
 from tilth.maintenance.kinds import OpKind, OpStats
+from tilth.model.change_feed import ChangeSet, FeedStart
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
@@ -73,6 +74,19 @@ class FakeRooms:
         lease = ReaderLease(id="r1", table="u", snapshot_ts=5, holder="h", expires_ms=9, opened_ms=8)
         return Snapshot(table=definition, ts=5, version=1, parts=()), lease, "/data"
 
+    def pin_together(
+        self, names: Sequence[tuple[str, str]], *, client: str = ""
+    ) -> list[tuple[Snapshot, ReaderLease, str] | None]:
+        self._answered("pin_together", list(names))
+        known = len(self.calls)
+        found = [None if database == "nope" else self.pin(database, table) for database, table in names]
+        del self.calls[known:]
+        return found
+
+    @property
+    def feeds(self) -> FakeFeeds:
+        return FakeFeeds(self)
+
     def renew(self, lease_id: str) -> None:
         self._answered("renew", lease_id)
 
@@ -89,6 +103,40 @@ class FakeRooms:
         if self.error is not None:
             raise self.error
         return self.answer
+
+
+class FakeFeeds:
+    """Readers of changes of a table without any."""
+
+    def __init__(self, rooms: FakeRooms) -> None:
+        self._rooms = rooms
+
+    def open(
+        self,
+        database: str,
+        table: str,
+        *,
+        name: str,
+        hold_ms: int,
+        version: int | None = None,
+        as_of_ms: int | None = None,
+        client: str = "",
+    ) -> FeedStart:
+        self._rooms._answered("open_feed", database, table, name, hold_ms, version, as_of_ms)
+        snapshot, lease, _ = self._rooms.pin(database, table)
+        return FeedStart(lease=lease, table=snapshot.table, position=3, newest=4)
+
+    def newest(self, lease_id: str, hold_ms: int) -> int:
+        self._rooms._answered("newest", lease_id, hold_ms)
+        return 7
+
+    def advance(self, lease_id: str, version: int, hold_ms: int) -> None:
+        self._rooms._answered("advance", lease_id, version, hold_ms)
+
+    def changes(self, lease_id: str, start: int, end: int) -> ChangeSet:
+        self._rooms._answered("changes", lease_id, start, end)
+        table = TableDef(uuid="u", database="d", name="t", schema=Schema(columns=()))
+        return ChangeSet(table=table, root="/data", changes=())
 
 
 #: A manager with one table that rests.

@@ -28,8 +28,8 @@ CATALOG: tuple[Mutant, ...] = (
         name="expired-leases-hold-collecting",
         breaks="a reader that died holds up collecting for two hours",
         path="src/tilth/catalog/services/readers.py",
-        old=" for each in leases if not _is_over(each, now_ms)), default=None)",
-        new=" for each in leases), default=None)",
+        old="each for each in leases if not _is_over(each, now_ms) and bool(each.name) is is_named",
+        new="each for each in leases if bool(each.name) is is_named",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
     ),
     Mutant(

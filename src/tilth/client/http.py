@@ -6,7 +6,7 @@ import io
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -29,6 +29,7 @@ from tilth.client.frames import arrow_table
 from tilth.client.out_of_range_times import python_values, readable
 from tilth.client.servers import Failover
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
+from tilth.model.change_feed import ChangeSet, FeedStart
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
@@ -166,9 +167,11 @@ class Connection:
         database: str = "default",
         timeout_seconds: float | None = None,
         transport: httpx.BaseTransport | None = None,
+        token: str = "",
     ) -> None:
         """`url`: of a server, or of several of one catalog with commas between, of which the next one is called if
-        one does not answer. The transport is for tests. Raises BadUrlError.
+        one does not answer. `token`: sent with every call as `Authorization: Bearer`, for a proxy that checks it. The
+        transport is for tests. Raises BadUrlError, InvalidInputError for a token that no header can carry.
         """
         urls = [(each if "://" in each else f"http://{each}").rstrip("/") for each in url.split(",")]
         self.database = database
@@ -181,9 +184,12 @@ class Connection:
         self._transport = transport
         self._failover = Failover(urls, transport or httpx.HTTPTransport(trust_env=False))
         # Names the reader in tables of a server that list readers.
-        agent = {"User-Agent": f"tilth-python pid {os.getpid()} on {socket.gethostname()}"}
+        headers = {"User-Agent": f"tilth-python pid {os.getpid()} on {socket.gethostname()}"}
+        self._token = token
+        if token:
+            headers["Authorization"] = f"Bearer {_checked_token(token)}"
         self._http = httpx.Client(
-            base_url=urls[0], timeout=timeout, trust_env=False, transport=self._failover, headers=agent
+            base_url=urls[0], timeout=timeout, trust_env=False, transport=self._failover, headers=headers
         )
 
     @property
@@ -324,6 +330,40 @@ class Connection:
         response = self._call("POST", path, params=parameters)
         return msgspec.msgpack.decode(response.content, type=tuple[Snapshot, ReaderLease, str])
 
+    def pin_together(self, tables: Sequence[tuple[str, str]]) -> list[tuple[Snapshot, ReaderLease, str] | None]:
+        """Pin each of these tables, by database and name, as `pin` does, all as of one time; None: no such table."""
+        content = msgspec.json.encode(tables)
+        response = self._call("POST", "/v1/snapshots", content=content, headers={"Content-Type": "application/json"})
+        return msgspec.msgpack.decode(response.content, type=list[tuple[Snapshot, ReaderLease, str] | None])
+
+    def open_feed(
+        self,
+        database: str,
+        table: str,
+        *,
+        name: str,
+        hold_ms: int,
+        version: int | None = None,
+        as_of_ms: int | None = None,
+    ) -> FeedStart:
+        """Open a reader of a table's changes by name; `docs/reference/http.md` says more."""
+        given = {"name": name, "hold_ms": hold_ms, "version": version, "as_of_ms": as_of_ms}
+        parameters = {key: str(value) for key, value in given.items() if value is not None}
+        response = self._call("POST", f"/v1/changes/{_segment(database)}/{_segment(table)}", params=parameters)
+        return msgspec.msgpack.decode(response.content, type=FeedStart)
+
+    def renew_feed(self, lease_id: str, *, hold_ms: int, version: int | None = None) -> int:
+        """Hold the changes of a reader, those after the version if one is given; return the table's newest version."""
+        given = {"hold_ms": str(hold_ms)} | ({} if version is None else {"version": str(version)})
+        response = self._call("POST", f"/v1/feeds/{_segment(lease_id)}", params=given)
+        return msgspec.msgpack.decode(response.content, type=int)
+
+    def feed_changes(self, lease_id: str, start: int, end: int) -> ChangeSet:
+        """Return the changes after a version up to another one."""
+        given = {"start": str(start), "end": str(end)}
+        response = self._call("POST", f"/v1/feeds/{_segment(lease_id)}/changes", params=given)
+        return msgspec.msgpack.decode(response.content, type=ChangeSet)
+
     def renew(self, lease_id: str) -> None:
         """Extend the time for which the files of a pinned snapshot are kept."""
         self._call("POST", f"/v1/readers/{_segment(lease_id)}")
@@ -358,7 +398,11 @@ class Connection:
         first = self.url
         urls = [first, *(url for url in self._urls if url != first)]
         return Connection(
-            ",".join(urls), database=self.database, timeout_seconds=timeout_seconds, transport=self._transport
+            ",".join(urls),
+            database=self.database,
+            timeout_seconds=timeout_seconds,
+            transport=self._transport,
+            token=self._token,
         )
 
     def close(self) -> None:
@@ -430,17 +474,31 @@ def _check_url(url: str) -> None:
         raise BadUrlError(url=url, hint=hint)
 
 
-def connect(url: str | None = None, *, database: str = "default", timeout_seconds: float | None = None) -> Connection:
+def connect(
+    url: str | None = None, *, database: str = "default", timeout_seconds: float | None = None, token: str = ""
+) -> Connection:
     """Connect to the server at this address; none: that of the environment variable TILTH_URL, or of this machine.
 
-    Nothing is sent before the first call.
+    `token`: for a proxy in front of the server that checks it. Nothing is sent before the first call.
     """
-    url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-    return Connection(url, database=database, timeout_seconds=timeout_seconds)
+    url = url or default_url()
+    return Connection(url, database=database, timeout_seconds=timeout_seconds, token=token)
+
+
+def default_url() -> str:
+    """Return the address of the environment variable TILTH_URL, or of this machine."""
+    return os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
 def _segment(name: str) -> str:
     return quote(name, safe="")
+
+
+def _checked_token(token: str) -> str:
+    """Return the token; the error does not repeat it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidInputError("a token has printable characters of ASCII only, and no space")
+    return token
 
 
 def table_of(body: bytes) -> pa.Table:

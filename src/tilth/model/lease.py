@@ -44,3 +44,6 @@ class ReaderLease(msgspec.Struct, frozen=True, kw_only=True):
     opened_ms: int
     #: `True` if it belongs to a reader outside the server, and so outlives the server's process.
     is_outside: bool = False
+    #: Name that the reader gave itself; empty: a query, or a reader of one snapshot. A reader with a name follows the
+    #: table's changes and needs all that has ended since its snapshot.
+    name: str = ""

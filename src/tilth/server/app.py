@@ -39,8 +39,6 @@ from tilth.console.files import console_files, console_page
 from tilth.control.running import Origin
 from tilth.formats import Format, accepted_format, answer_format, body_format, body_types
 from tilth.maintenance import ManagerStatus
-from tilth.model.lease import ReaderLease
-from tilth.model.snapshot import Snapshot
 from tilth.model.wire import Health, Summary
 from tilth.query.results.answer import Answer
 from tilth.server.calls import Calls, calls_route
@@ -53,6 +51,7 @@ from tilth.server.errors import (
 )
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.origin import Guard, admission
+from tilth.server.reader_routes import OutsideReading, ReaderRoutes
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse
@@ -87,6 +86,8 @@ POST /v1/sql                      a statement as the body's text; the form of th
 POST /v1/watch                    answers of statements that are repeated, as server-sent events
 POST /v1/insert/{{db}}/{{table}}      rows as NDJSON, CSV or an Arrow stream
 POST /v1/snapshot/{{db}}/{{table}}    a pinned snapshot for a reader with its own Spark session
+POST /v1/snapshots                the same of several tables, as of one time
+POST /v1/changes/{{db}}/{{table}}     a reader of changes; /v1/feeds/{{id}} renews it, /changes has them
 POST /v1/readers/{{id}}             renews that reader's lease; DELETE ends it
 POST /v1/worker/{{call}}            calls of workers in other processes, with the service token
 GET  /v1/health                   the components and their states, the services that fail
@@ -125,32 +126,13 @@ class Statements(Protocol):
         """Add rows; `data` reads them, and checks that they need at most its argument, in bytes."""
 
 
-class Snapshots(Protocol):
-    """Snapshots and pins for readers that bring a Spark session of their own."""
-
-    def pin(
-        self,
-        database: str,
-        table: str,
-        as_of_ms: int | None = None,
-        *,
-        version: int | None = None,
-        client: str = "",
-    ) -> tuple[Snapshot, ReaderLease, str]:
-        """Pin a snapshot; return it, the lease that keeps its files, and the root below which they are."""
-
-    def renew(self, lease_id: str) -> None: ...
-
-    def close(self, lease_id: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppContext:
     """Everything behind the API."""
 
     clock: Clock
     statements: Statements
-    snapshots: Snapshots
+    snapshots: OutsideReading
     health: Callable[[], Health]
     #: Same as `health`, and well only while statements work.
     ready: Callable[[], Health]
@@ -177,8 +159,7 @@ def build_app(context: AppContext) -> Starlette:
     routes = [
         api.route("/v1/sql", api.sql, "POST"),
         api.route("/v1/insert/{database}/{table}", api.insert, "POST"),
-        api.route("/v1/snapshot/{database}/{table}", api.snapshot, "POST"),
-        api.route("/v1/readers/{id}", api.reader, "POST", "DELETE"),
+        *(api.route(path, handler, *methods) for path, handler, methods in api.readers.handlers()),
         api.route("/v1/watch", api.watch, "POST"),
         api.route("/v1/health", api.health, "GET", "HEAD"),
         api.route("/v1/ready", api.ready, "GET", "HEAD"),
@@ -228,6 +209,7 @@ class _Api:
         )
         self._short_calls = CapacityLimiter(SHORT_CALLS_MAX)
         self._status_calls = CapacityLimiter(STATUS_CALLS_MAX)
+        self.readers = ReaderRoutes(context.snapshots, self, lambda request: _origin(request).shown)
         self._watches = Watches(context.clock, context.ids, self._watched)
 
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
@@ -327,32 +309,6 @@ class _Api:
 
             return await self._run_statement(request, origin, run)
 
-    async def snapshot(self, request: Request) -> Response:
-        """Pin a snapshot for a reader with a Spark session of its own, as `tilth.read` does.
-
-        It is the newest, or with `?as_of_ms=` (milliseconds since 1970) or `?version=` the table as it was then. The
-        answer is MessagePack: the snapshot, the lease that keeps its files until it expires, and the folder below which
-        they are.
-        """
-        as_of_ms = _number(request, "as_of_ms", "a number of milliseconds since 1970")
-        version = _number(request, "version", "the number of a version")
-        database, table = request.path_params["database"], request.path_params["table"]
-
-        def run() -> Response:
-            pinned = self._context.snapshots.pin(
-                database, table, as_of_ms, version=version, client=_origin(request).shown
-            )
-            return Response(msgspec.msgpack.encode(pinned), media_type="application/msgpack")
-
-        return await self._run_short(run)
-
-    async def reader(self, request: Request) -> Response:
-        """POST renews the lease of a pinned snapshot, DELETE ends it; both answer 204 without a body."""
-        snapshots = self._context.snapshots
-        act = snapshots.close if request.method == "DELETE" else snapshots.renew
-        await self._run_short(lambda: act(request.path_params["id"]))
-        return Response(status_code=204)
-
     async def health(self, request: Request) -> Response:
         """The components, each `ok` or what is wrong with it; 200 when all are well, else 503 with the same body.
 
@@ -378,7 +334,7 @@ class _Api:
 
     async def maintenance(self, request: Request) -> Response:
         """The maintenance manager: what runs, what ran last, and every op as it was weighed last; `?raw` gives text."""
-        status, now_ms = await self._run_short(self._context.maintenance), self._context.clock.now_ms()
+        status, now_ms = await self.run_short(self._context.maintenance), self._context.clock.now_ms()
         if "raw" in request.query_params:
             return PlainTextResponse(maintenance_text(status, now_ms))
         return HTMLResponse(maintenance_html(status, now_ms))
@@ -417,8 +373,14 @@ class _Api:
     async def _run_status(self, act: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(act, limiter=self._status_calls)
 
-    async def _run_short(self, act: Callable[[], T]) -> T:
+    async def run_short(self, act: Callable[[], T]) -> T:
+        """Run it in one of the threads for calls that take no time."""
         return await anyio.to_thread.run_sync(act, limiter=self._short_calls)
+
+    async def read_body(self, request: Request, decode: Callable[[bytes], T]) -> T:
+        """Return what `decode` makes of the body; raises as it does, and as `_body`."""
+        with self._bodies.share() as share:
+            return decode(await self._body(request, share))
 
     async def _body(self, request: Request, share: MemoryShare) -> bytes:
         """Read the body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
@@ -447,13 +409,6 @@ def _origin(request: Request) -> Origin:
         return Origin()
     headers = request.headers
     return Origin(client.host, str(client.port), headers.get("user-agent", ""), headers.get(tracing.TRACE_HEADER, ""))
-
-
-def _number(request: Request, name: str, what: str) -> int | None:
-    text = request.query_params.get(name)
-    if text is not None and not (text.isascii() and text.isdecimal()):
-        raise BadRequestError(f"{name} is not {what}", **{name: text})
-    return None if text is None else int(text)
 
 
 def _too_large(size: int, limit: int) -> BodyTooLargeError:

@@ -220,14 +220,20 @@ def test_a_node_and_a_table_in_python_say_what_to_install(libraries: Path) -> No
 import tilth
 from tilth.base.errors import TilthError
 
-for call in (lambda: tilth.open("nowhere"), lambda: tilth.read(None, "a.b")):
+for call in (
+    lambda: tilth.open("nowhere"),
+    lambda: tilth.read(None, "a.b"),
+    lambda: tilth.attach(None),
+    lambda: tilth.sql(None, "SELECT 1"),
+):
     try:
         call()
     except TilthError as error:
         print(error)
 """
-    node, table = run(libraries, program).splitlines()
+    node, table, *others = run(libraries, program).splitlines()
     assert "needed_by=tilth.open" in node
     assert "needed_by=tilth.read" in table
     assert node.endswith("(pip install 'tilth[server]')")
     assert table.endswith("(pip install 'tilth[server]')")
+    assert ["needed_by=tilth.attach" in others[0], "needed_by=tilth.sql" in others[1]] == [True, True]

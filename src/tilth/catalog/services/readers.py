@@ -37,8 +37,11 @@ class Readers:
         *,
         client: str = "",
         is_outside: bool = False,
+        name: str = "",
     ) -> ReaderLease:
-        """Hold the table as of a hybrid time. Ended leases of the table are swept out with it."""
+        """Hold the table as of a hybrid time. Ended leases of the table are swept out with it, and a former one of the
+        same name: its reader has lost it.
+        """
         now_ms = self._clock.now_ms()
         lease = ReaderLease(
             id=self._ids(),
@@ -49,11 +52,14 @@ class Readers:
             client=client,
             opened_ms=now_ms,
             is_outside=is_outside,
+            name=name,
         )
 
         def plan(view: ReadView) -> Plan[ReaderLease]:
             ended = [
-                _key(each) for each in read_all(view, codec.READERS, Space.READER, table) if _is_over(each, now_ms)
+                _key(each)
+                for each in read_all(view, codec.READERS, Space.READER, table)
+                if _is_over(each, now_ms) or (name and each.name == name)
             ]
             return Plan(result=lease, puts={_key(lease): codec.READERS.encode(lease)}, deletes=ended)
 
@@ -94,9 +100,11 @@ class Readers:
     def find(self, lease_id: str) -> ReaderLease | None:
         return next((each for each in self.list() if each.id == lease_id), None)
 
-    def oldest(self, table: str, now_ms: int) -> int | None:
+    def oldest(self, table: str, now_ms: int, *, is_named: bool = False) -> int | None:
+        """Return the oldest snapshot that is held; `is_named`: by a reader of changes. None: there is none."""
         leases = read_all(self._kv, codec.READERS, Space.READER, table)
-        return min((each.snapshot_ts for each in leases if not _is_over(each, now_ms)), default=None)
+        held = (each for each in leases if not _is_over(each, now_ms) and bool(each.name) is is_named)
+        return min((each.snapshot_ts for each in held), default=None)
 
     def list(self) -> builtins.list[ReaderLease]:
         """Return the leases of readers by table, also expired ones that were not removed yet."""

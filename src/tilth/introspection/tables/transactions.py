@@ -130,7 +130,12 @@ def _rows_of_readers(services: Services, _: Pushdown) -> Iterator[Row]:
     names = TableNames(services)
     for lease in services.catalog.readers.list():
         yield Row(
-            lease, **names.row(lease.table), snapshot=time_of_hybrid(lease.snapshot_ts), client=lease.client or None
+            lease,
+            **names.row(lease.table),
+            snapshot=time_of_hybrid(lease.snapshot_ts),
+            client=lease.client or None,
+            name=lease.name or None,
+            expires=time_of_ms(lease.expires_ms),
         )
 
 
@@ -146,6 +151,8 @@ READERS = SystemTable(
         ColumnDoc("holder", TEXT, "The server that opened it."),
         ColumnDoc("client", TEXT, "Who reads, as `address:port (name)`; NULL: not known."),
         ColumnDoc("opened", TIME, "Since when."),
+        ColumnDoc("name", TEXT, "Name of a reader that follows the table's changes; NULL: it reads one snapshot."),
+        ColumnDoc("expires", TIME, "When it ends, unless it is renewed."),
     ),
     rows=_rows_of_readers,
 )

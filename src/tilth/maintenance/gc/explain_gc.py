@@ -166,8 +166,11 @@ def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[s
     until `until_ms`."""
     if verdict.hold is GcHold.TRANSACTION:
         return f"transaction {now.oldest_txn}", 0, verdict.reason
-    if verdict.hold is GcHold.READER and now.leases:
-        return _by_reader(now.leases[0], verdict, until_ms)
+    if verdict.hold in (GcHold.READER, GcHold.NAMED_READER):
+        is_named = verdict.hold is GcHold.NAMED_READER
+        lease = next((each for each in now.leases if bool(each.name) is is_named), None)
+        if lease is not None:
+            return _by_reader(lease, verdict, until_ms)
     if verdict.hold is GcHold.SNAPSHOT:
         return _by_reader(next(each for each in now.leases if each.snapshot_ts >= commit_ts), verdict)
     return str(verdict.hold or ""), until_ms, verdict.reason
@@ -176,6 +179,7 @@ def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[s
 def _by_reader(lease: ReaderLease, verdict: Verdict, until_ms: int = 0) -> tuple[str, int, str]:
     """The same, of a reader: who it is, and since when it reads."""
     who = f" by {lease.client}" if lease.client else ""
+    who += f" as {lease.name}" if lease.name else ""
     since = show_time(lease.opened_ms)
     opened = f"; the snapshot was opened at {since}{who} on server {lease.holder}, and expires unless it is renewed"
     return f"reader {lease.id}", max(until_ms, lease.expires_ms), f"{verdict.reason}{opened}"

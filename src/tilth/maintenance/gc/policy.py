@@ -50,6 +50,7 @@ class GcHold(StrEnum):
     LIFETIME = "old_parts_lifetime"
     TRANSACTION = "the oldest active transaction"
     READER = "the oldest reader"
+    NAMED_READER = "a reader of changes"
     HISTORY = "the ancient history mark"
     #: Bound of phase 2.
     TRASH_LIFETIME = "ttl_for_trash_items"
@@ -109,16 +110,26 @@ class TrashState:
 
 
 def cutoff(
-    *, now_ms: int, oldest_txn: int | None, oldest_reader: int | None, ahm: int | None, settings: GcSettings
+    *,
+    now_ms: int,
+    oldest_txn: int | None,
+    oldest_reader: int | None,
+    oldest_named: int | None = None,
+    ahm: int | None,
+    settings: GcSettings,
 ) -> Cutoff:
     """Return the limit of collection: the start of the oldest active transaction over all servers (none if there is
-    none), the snapshot of the oldest reader, and the ancient history mark (none if history is not retained)."""
+    none), the snapshots of the oldest reader and of the oldest one that follows changes, and the ancient history mark
+    (none if history is not retained)."""
     reader_floor = _before(now_ms, READER_HOLD_SECONDS_MAX)
     marks = [(_before(now_ms, settings.old_parts_lifetime), GcHold.LIFETIME)]
     if oldest_txn is not None:
         marks.append((oldest_txn, GcHold.TRANSACTION))
     if oldest_reader is not None:
         marks.append((max(oldest_reader, reader_floor), GcHold.READER))
+    if oldest_named is not None:
+        # However old: it renews its lease, and has nowhere else to read the changes.
+        marks.append((oldest_named, GcHold.NAMED_READER))
     gc_ts = min(mark for mark, _ in marks)
     if ahm is not None:
         marks.append((ahm, GcHold.HISTORY))

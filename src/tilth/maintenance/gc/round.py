@@ -52,6 +52,7 @@ class GcTable(TableContext):
             now_ms=now_ms,
             oldest_txn=self.catalog.transactions.oldest_running(),
             oldest_reader=self.catalog.readers.oldest(self.uuid, now_ms),
+            oldest_named=self.catalog.readers.oldest(self.uuid, now_ms, is_named=True),
             ahm=ancient_mark(pack(now_ms), settings.history),
             settings=settings,
         )

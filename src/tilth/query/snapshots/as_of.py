@@ -128,12 +128,13 @@ def _at_version(catalog: Catalog, clock: Clock, table: TableDef, version: int) -
         return ReadTime(ts=now.last_commit_ts, is_newest=True)
     times = [catalog.history.time_of(table.uuid, each) for each in (version, version + 1)]
     if version < 1 or times[0] is None or times[1] is None:
-        _unknown(catalog, clock, table, version)
+        unknown_version(catalog, clock, table, version)
     # Its last hybrid time: history is kept from a mark on, and a version that was the current one there can be read.
     return ReadTime(ts=times[1] - 1)
 
 
-def _unknown(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> NoReturn:
+def unknown_version(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> NoReturn:
+    """Raise InvalidInputError (UNKNOWN_VERSION), which says what can be read."""
     newest = catalog.parts.version(table.uuid).counter
     listed = catalog.history.listing(table.uuid, VERSIONS_MAX)
     raise InvalidInputError.coded(
@@ -157,7 +158,14 @@ def _wait_over(catalog: Catalog, clock: Clock, table: TableDef, ts: int) -> None
     ahead_ms = milliseconds(ts) - clock.now_ms()
     if ahead_ms > SKEW_MS:
         check_readable(ts, ahm=None, now=max(pack(clock.now_ms()), last), table=full_name(table))
+    wait_settled(catalog, clock, [table.uuid], ts)
+
+
+def wait_settled(catalog: Catalog, clock: Clock, tables: Sequence[str], ts: int) -> None:
+    """Wait until no commit to these tables, by uuid, at or before this time can come any more."""
+    ahead_ms = milliseconds(ts) - clock.now_ms()
     if ahead_ms + SETTLE_MS >= 0:
         clock.sleep((ahead_ms + SETTLE_MS + 1) / 1000)
     # Commits that drew an earlier time and are still being written have landed then.
-    catalog.transactions.drain(table.uuid)
+    for table in tables:
+        catalog.transactions.drain(table)

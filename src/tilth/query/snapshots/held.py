@@ -20,7 +20,8 @@ from tilth.catalog import Catalog
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
-from tilth.model.table import TableDef
+from tilth.model.table import TableDef, ViewDef, full_name
+from tilth.query.errors import WrongKindOfTableError
 from tilth.query.snapshots.as_of import ReadTime, check_kept
 
 
@@ -77,3 +78,12 @@ def held_past(
     except BaseException:
         catalog.readers.close(lease)
         raise
+
+
+def table_of_rows(catalog: Catalog, database: str, name: str) -> TableDef:
+    """Return the table behind a name; a view stands for the table that it writes into. Raises WrongKindOfTableError."""
+    relation = catalog.tables.get(database, name)
+    found = catalog.tables.by_id(relation.target) if isinstance(relation, ViewDef) else relation
+    if not isinstance(found, TableDef):
+        raise WrongKindOfTableError("only tables of rows can be read", table=full_name(relation))
+    return found

@@ -49,13 +49,17 @@ def keeper(predicate: Predicate, table: TableDef) -> Keep:
 
     A list is sorted once: n values cost n log n, and then each part log n.
     """
-    types = {column.name: column.type for column in table.schema.columns}
-    may_be_true = _test(bounded(joined(predicate)), types, wanted=True)
+    may_be_true = range_test(predicate, {column.name: column.type for column in table.schema.columns})
 
     def keep(part: Part) -> bool:
         return may_be_true(as_present(part, table))
 
     return keep
+
+
+def range_test(predicate: Predicate, types: Mapping[str, DataType]) -> Keep:
+    """The test of rows whose number and ranges a part has, under the names that the predicate uses."""
+    return _test(bounded(joined(predicate)), types, wanted=True)
 
 
 def as_present(part: Part, table: TableDef) -> Part:
@@ -112,7 +116,7 @@ def _null_test(column: str, *, wanted: bool) -> Keep:
 
 
 def _column_test(predicate: Compare | IsIn | HasPrefix, data_type: DataType, *, wanted: bool) -> Keep:
-    column, may_hold = predicate.column, _range_test(predicate, data_type, wanted=wanted)
+    column, may_hold = predicate.column, _bounds_test(predicate, data_type, wanted=wanted)
 
     def may_be(part: Part) -> bool:
         known = part.ranges.get(column)
@@ -125,7 +129,7 @@ def _column_test(predicate: Compare | IsIn | HasPrefix, data_type: DataType, *, 
     return may_be
 
 
-def _range_test(
+def _bounds_test(
     predicate: Compare | IsIn | HasPrefix, data_type: DataType, *, wanted: bool
 ) -> Callable[[Any, Any], bool]:
     """Test of a column whose values are from low to high; None: no bound on that side."""

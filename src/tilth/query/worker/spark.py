@@ -313,7 +313,7 @@ class PreparedQuery:
             raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
         if not found.relations:
             return self._named(found, session.sql(self._text))
-        as_of = _points_in_time(session, [relation.past for relation in found.relations])
+        as_of = points_in_time(session, [relation.past for relation in found.relations])
         with tracing.part("snapshot"):
             resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
         views, known = view_names(len(resolved)), names_of(found, resolved)
@@ -399,7 +399,7 @@ class PreparedQuery:
         return self._session.createDataFrame(table)
 
 
-def _points_in_time(session: SparkSession, pasts: Sequence[Past | None]) -> list[protocol.AsOf | None]:
+def points_in_time(session: SparkSession, pasts: Sequence[Past | None]) -> list[protocol.AsOf | None]:
     """Past states of AS OF clauses; now() is one instant for all of them. Raises BadQueryError."""
     times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
     micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}

@@ -75,6 +75,13 @@ class PartChanges:
     def has_updates(self) -> bool:
         return bool(self._patches or self._columns)
 
+    def touched(self) -> RowIndexes | None:
+        """Return the rows that changed, in their order; None: all of them."""
+        if self._columns:
+            return None
+        found: list[RowIndexes] = [self.deleted, *(patch.rows for patch in self._patches.values())]
+        return np.unique(np.concatenate(found)).astype(np.int64)
+
     def keep(self, first_row: int, count: int) -> _Mask | None:
         """Mark the rows from the first one on that are not deleted; None: all of them."""
         start, end = np.searchsorted(self.deleted, (first_row, first_row + count))

@@ -9,9 +9,10 @@ Tests: tests/integration/storage/test_segment_files.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tilth.model.delta import Delta, PartSource, by_file, source_of
 from tilth.model.part import Part
@@ -62,6 +63,38 @@ def iter_source(
     _check_rows(folder, source, first)
 
 
+def iter_row_groups(
+    folder: Folder,
+    source: PartSource,
+    *,
+    columns: Sequence[str],
+    rows: range,
+    block_rows: int,
+    keep: Callable[[pq.RowGroupMetaData, int], bool] | None = None,
+) -> Iterator[tuple[pa.Table, RowIndexes]]:
+    """`iter_source` for the row groups of a part's Parquet file whose first row is in the range; `keep`: only those
+    that it is true for; it gets the number of the first row, too.
+
+    Ranges that cover the part without overlap read each row once.
+    """
+    wanted = wanted_schema(source.schema, columns)
+    changes = load_changes(folder, source, _ids(source, wanted))
+    with open_part(folder, source.file) as parquet:
+        if parquet.metadata.num_rows != source.rows:
+            raise corrupt_error(folder, source.file.name, rows=parquet.metadata.num_rows, expected_rows=source.rows)
+        first = 0
+        for number in range(parquet.metadata.num_row_groups):
+            described = parquet.metadata.row_group(number)
+            begin, first = first, first + described.num_rows
+            if begin not in rows or (keep is not None and not keep(described, begin)):
+                continue
+            for batch in _batches(folder, source, parquet, wanted, block_rows, [number]):
+                yield changes.live(as_wanted(pa.Table.from_batches([batch]), wanted), begin, source.schema)
+                begin += batch.num_rows
+            if begin != first:
+                raise corrupt_error(folder, source.file.name, row_group=number, rows=begin, expected_rows=first)
+
+
 def _ids(source: PartSource, wanted: pa.Schema) -> list[int]:
     names = set(wanted.names)
     return [column.id for column in source.schema.columns if column.name in names]
@@ -82,15 +115,30 @@ def _blocks(
                 yield batch.slice(start, block_rows)
         return
     with open_part(folder, source.file) as parquet:
-        batches = parquet.iter_batches(block_rows, columns=_in_parquet(source, wanted), use_threads=False)
-        while True:
-            try:
-                batch = next(batches, None)
-            except (pa.ArrowException, OSError) as error:
-                raise damaged_error(folder, source.file, error) from error
-            if batch is None:
-                return
+        for batch in _batches(folder, source, parquet, wanted, block_rows, None):
             yield as_wanted(pa.Table.from_batches([batch]), wanted)
+
+
+def _batches(
+    folder: Folder,
+    source: PartSource,
+    parquet: pq.ParquetFile,
+    wanted: pa.Schema,
+    block_rows: int,
+    row_groups: Sequence[int] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the stored rows of these row groups; None: of all."""
+    batches = parquet.iter_batches(
+        block_rows, row_groups=row_groups, columns=_in_parquet(source, wanted), use_threads=False
+    )
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged_error(folder, source.file, error) from error
+        if batch is None:
+            return
+        yield batch
 
 
 def _check_rows(folder: Folder, source: PartSource, rows: int) -> None:

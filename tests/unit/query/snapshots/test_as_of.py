@@ -11,7 +11,7 @@ from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import COUNTER_MAX, milliseconds, pack
 from tilth.catalog import RestorePartition
-from tilth.front import _milliseconds
+from tilth.datasource.options import milliseconds_of
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.query.snapshots.as_of import SETTLE_MS, SKEW_MS, ReadTime, read_time_of, readable_from
@@ -219,9 +219,9 @@ def test_readers_outside_get_the_past(world: SqlWorld, tmp_path: Path) -> None:
 
 
 def test_times_of_readers_outside() -> None:
-    assert _milliseconds("2026-01-31 12:00:00.0019") == _milliseconds("2026-01-31T13:00:00.001+01:00")
+    assert milliseconds_of("2026-01-31 12:00:00.0019") == milliseconds_of("2026-01-31T13:00:00.001+01:00")
     with pytest.raises(TilthError, match="not a time"):
-        _milliseconds("soon")
+        milliseconds_of("soon")
 
 
 def test_versions_are_listed_with_what_can_be_read(world: SqlWorld) -> None:

@@ -215,3 +215,40 @@ def test_columns_of_another_zone_are_refused_where_one_is_asked_for(world: SqlWo
     for zone in ("", "Europe/Berlin"):
         with service.opened("q", database="default", prune=True, zone=zone):
             assert service.resolve("q", [("y",), ("t",)])
+
+
+def test_tables_are_pinned_together_as_of_one_time(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run("CREATE TABLE u (a Int64) ENGINE = MergeTree ORDER BY a")
+    world.run("INSERT INTO u VALUES (1)")
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1")
+    parts, take = world.catalog.parts, world.catalog.parts.snapshot
+    before: list[Snapshot] = []
+
+    def later(uuid: str, **named: Any) -> Snapshot:
+        found = take(uuid, **named)
+        if not before:
+            # After the first table was read, both change.
+            before.append(found)
+            world.run("INSERT INTO t VALUES (5)")
+            world.run("INSERT INTO u VALUES (2)")
+        return found
+
+    monkeypatch.setattr(parts, "snapshot", later)
+    first, missing, second = pins.pin_together([("default", "t"), ("nope", "t"), ("default", "u")], client="c")
+    assert first is not None
+    assert second is not None
+    assert missing is None
+    assert first[0].ts == second[0].ts == first[1].snapshot_ts == second[1].snapshot_ts > before[0].ts
+    assert (len(first[0].parts), len(second[0].parts)) == (4, 2)
+    assert {lease.id for lease in world.catalog.readers.list()} == {first[1].id, second[1].id}
+    pins.renew(first[1].id)
+    pins.close(first[1].id)
+    pins.close(second[1].id)
+    assert pins.pin_together([]) == []
+    world.run("DROP TABLE u")
+    assert pins.pin_together([("default", "u")]) == [None]
+    with pytest.raises(TilthError, match="too many tables"):
+        pins.pin_together([("default", "t")] * 101)
+    assert world.catalog.readers.list() == []

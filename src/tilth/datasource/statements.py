@@ -1,0 +1,159 @@
+"""`tilth.sql`: a statement of a user's own Spark in which tables of Tilth are read by the native scan.
+
+Covers: which names mean tables of Tilth, one time for all of them, the statement with views instead. Does not cover:
+the scan (storage/read/spark.py). Always holds: names are found by Spark's own parser; what is not a table of Tilth
+reaches Spark as it was written; no view stays in the session.
+
+A name means a table of Tilth if it is `tilth.database.table`, or if the session knows no table or view of that name
+and the server does. A name of two parts that both know is refused: nobody should read an old table by mistake. A name
+of one part that the session knows is the session's.
+
+Tests: tests/integration/datasource/test_spark_sql.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tilth.base.errors import ErrorKind, InvalidInputError, TilthError
+from tilth.datasource.attach import attachment_of
+from tilth.datasource.attachment import Attachment, HeldLease
+from tilth.model.lease import ReaderLease
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import full_name
+from tilth.model.types import quoted
+from tilth.query.snapshots.protocol import AsOf, AsOfTime, AsOfVersion, Resolved
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: First part of a name that always means a table of Tilth.
+CATALOG = "tilth"
+
+Pinned = tuple[Snapshot, ReaderLease, str]
+
+
+class SnapshotCalls(Protocol):
+    """A connection that pins snapshots."""
+
+    def pin(self, database: str, table: str, as_of_ms: int | None = None, *, version: int | None = None) -> Pinned: ...
+
+    def pin_together(self, tables: Sequence[tuple[str, str]]) -> list[Pinned | None]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTable:
+    """A name in a statement that may mean a table of Tilth."""
+
+    database: str
+    table: str
+    #: `True` if the session has a table or view of that name, too.
+    is_known: bool = False
+    as_of: AsOf | None = None
+
+
+def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: float) -> DataFrame:
+    """`tilth.sql`. Raises NotAttachedError, ServerError, InvalidInputError (AMBIGUOUS_TABLE), Spark's own errors."""
+    from tilth.query.worker.relations import Relation, Relations, edits_of, find_relations, names_of, rewrite
+    from tilth.query.worker.shadow import view_names
+    from tilth.query.worker.spark import points_in_time
+    from tilth.storage import parse_root
+    from tilth.storage.read.spark import read_snapshot
+    from tilth.warehouse import parse_plan
+
+    attachment = attachment_of(spark)
+    found = find_relations(parse_plan(spark, text), text)
+    points = points_in_time(spark, [relation.past for relation in found.relations])
+    named = [
+        chosen_table(relation.name, as_of, database=database, is_known=lambda parts: _is_known(spark, parts))
+        for relation, as_of in zip(found.relations, points, strict=True)
+    ]
+    wanted = list(dict.fromkeys(each for each in named if each is not None))
+    pinned = dict(zip(wanted, _pinned(attachment, wanted, hold_seconds), strict=True))
+    relations: list[Relation] = []
+    snapshots: list[tuple[Snapshot, str]] = []
+    for relation, each in zip(found.relations, named, strict=True):
+        snapshot = pinned.get(each) if each is not None else None
+        if snapshot is not None:
+            relations.append(relation)
+            snapshots.append(snapshot)
+    if not relations:
+        return spark.sql(text)
+    ours = Relations(text, relations, found.nodes, found.kinds)
+    resolved = [
+        Resolved(database=each.table.database, table=each.table.name, schema=each.table.schema) for each, _ in snapshots
+    ]
+    views = view_names(len(relations))
+    with ExitStack() as stack:
+        for view, (read, root) in zip(views, snapshots, strict=True):
+            read_snapshot(spark, read, parse_root(root)).createOrReplaceTempView(view)
+            stack.callback(spark.catalog.dropTempView, view)
+        return spark.sql(rewrite(text, edits_of(ours, names_of(ours, resolved), resolved, views)).text)
+
+
+def chosen_table(
+    name: Sequence[str], as_of: AsOf | None, *, database: str, is_known: Callable[[Sequence[str]], bool]
+) -> NamedTable | None:
+    """Return the table of Tilth that a name may mean; None: it is the session's own."""
+    match tuple(name):
+        case (catalog, first, second) if catalog.lower() == CATALOG:
+            return NamedTable(database=first, table=second, as_of=as_of)
+        case (first, second):
+            return NamedTable(database=first, table=second, is_known=is_known(name), as_of=as_of)
+        case (only,) if not is_known(name):
+            return NamedTable(database=database, table=only, as_of=as_of)
+    return None
+
+
+def _is_known(spark: SparkSession, parts: Sequence[str]) -> bool:
+    return bool(spark.catalog.tableExists(".".join(quoted(part) for part in parts)))
+
+
+def _pinned(
+    attachment: Attachment, wanted: Sequence[NamedTable], hold_seconds: float
+) -> list[tuple[Snapshot, str] | None]:
+    """Pin the tables that are there and let the driver hold them. Raises InvalidInputError (AMBIGUOUS_TABLE)."""
+    if not wanted:
+        return []
+    with attachment.connection() as connection:
+        found = pinned_tables(connection, wanted)
+        leases = [
+            HeldLease(id=each[1].id, url=attachment.address(), seconds=hold_seconds, table=full_name(each[0].table))
+            for each in found
+            if each is not None
+        ]
+        for table, each in zip(wanted, found, strict=True):
+            if each is not None and table.is_known:
+                for lease in leases:
+                    connection.unpin(lease.id)
+                raise InvalidInputError.coded(
+                    "AMBIGUOUS_TABLE",
+                    "both the Spark session and Tilth have a table of this name",
+                    table=f"{table.database}.{table.table}",
+                    hint=f"write {CATALOG}.{table.database}.{table.table} for that of Tilth, and spark_catalog."
+                    f"{table.database}.{table.table} for that of the session",
+                )
+        for lease in leases:
+            attachment.hold(lease)
+    return [None if each is None else (each[0], each[2]) for each in found]
+
+
+def pinned_tables(connection: SnapshotCalls, wanted: Sequence[NamedTable]) -> list[Pinned | None]:
+    """Pin the tables: those of now together, as of one time."""
+    of_now = [table for table in wanted if table.as_of is None]
+    together = iter(connection.pin_together([(table.database, table.table) for table in of_now]) if of_now else [])
+    return [next(together) if table.as_of is None else _past(connection, table) for table in wanted]
+
+
+def _past(connection: SnapshotCalls, table: NamedTable) -> Pinned | None:
+    version = table.as_of.version if isinstance(table.as_of, AsOfVersion) else None
+    as_of_ms = table.as_of.micros // 1000 if isinstance(table.as_of, AsOfTime) else None
+    try:
+        return connection.pin(table.database, table.table, as_of_ms, version=version)
+    except TilthError as error:
+        if error.kind is ErrorKind.NOT_FOUND:
+            return None
+        raise
