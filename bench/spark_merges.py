@@ -4,7 +4,8 @@
 
 Parts of one table whose keys overlap everywhere, with strings, numbers and times. Passes take turns, and the first of
 each does not count; the best of the others does. Each task has a core of its own. The ranges' rows are those of the
-merge by one task, in its order.
+merge by one task, in its order. The ratio by time on the processor says the same where others use the machine, too:
+that of one task, over that of the longest range and of the task that draws samples before.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -48,29 +50,41 @@ ROW_BYTES = 40
 CORES = 2
 
 
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A task's answer, and its time on the processor."""
+
+    cpu_seconds: float
+    result: MergeResult | None = None
+    plan: CutPlan = CutPlan(cuts=())
+
+
 def merge_figures(session: SparkSession, scratch: Path, *, gib: float, parts: int = 8, passes: int = 3) -> list[Figure]:
     """Measure in a session with two cores; write below `scratch`."""
     layout, sources = _inputs(scratch / "parts", rows=int(gib * GIB / ROW_BYTES), parts=parts)
     size = sum(source.file.size for source in sources)
     seconds: dict[int, list[float]] = {1: [], CORES: []}
     planning: list[float] = []
+    cpu: dict[int, list[float]] = {1: [], CORES: []}
     results: dict[int, list[MergeResult]] = {}
     for number in range(passes + 1):
         for tasks in seconds:
             begin = time.perf_counter()
-            plan = CutPlan(cuts=())
+            drawn = Measured(cpu_seconds=0.0)
             if tasks > 1:
-                plan = run_in_task(session, partial(_plan, layout, sources, tasks), CutPlan)
+                drawn = run_in_task(session, partial(_plan, layout, sources, tasks), Measured)
                 planning.append(time.perf_counter() - begin)
-            assert len(plan.cuts) == tasks - 1, plan
-            merge = partial(_merge, layout, sources, ranges_of(plan), 10 + number)
-            results[tasks] = run_in_tasks(session, merge, MergeResult, tasks=tasks)
+            assert len(drawn.plan.cuts) == tasks - 1, drawn
+            merge = partial(_merge, layout, sources, ranges_of(drawn.plan), 100 * (number + 1) + tasks)
+            measured = run_in_tasks(session, merge, Measured, tasks=tasks)
             seconds[tasks].append(time.perf_counter() - begin)
+            cpu[tasks].append(drawn.cpu_seconds + max(each.cpu_seconds for each in measured))
+            results[tasks] = [each.result for each in measured if each.result is not None]
     _check(layout, results[1], results[CORES])
     one, two = min(seconds[1][1:]), min(seconds[CORES][1:])
     read = [result.bytes_in for result in results[CORES]]
     return [
         more("merge_two_tasks_ratio", one / two, "x", 1.6),
+        more("merge_two_tasks_cpu_ratio", min(cpu[1][1:]) / min(cpu[CORES][1:]), "x", 1.6),
         more("merge_one_task", size / one / 2**20, "MiB/s"),
         less("merge_planning_seconds", min(planning[1:]), "s"),
         less("merge_task_bytes_share", max(read) / size, "of the sources", 0.6),
@@ -107,8 +121,10 @@ def _inputs(folder: Path, *, rows: int, parts: int) -> tuple[TableLayout, list[P
     return layout, sources
 
 
-def _plan(layout: TableLayout, sources: Sequence[PartSource], ranges: int, *, task: int, attempt: int) -> CutPlan:
-    return plan_ranges(layout, sources, ranges)
+def _plan(layout: TableLayout, sources: Sequence[PartSource], ranges: int, *, task: int, attempt: int) -> Measured:
+    begin = time.process_time()
+    plan = plan_ranges(layout, sources, ranges)
+    return Measured(cpu_seconds=time.process_time() - begin, plan=plan)
 
 
 def _merge(
@@ -119,16 +135,18 @@ def _merge(
     *,
     task: int,
     attempt: int,
-) -> MergeResult:
+) -> Measured:
     pa.set_cpu_count(1)
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(cores)[task % len(cores)]})
     new = NewPart(layout=layout, partition="all", values=(), txn=txn)
     within = None if len(ranges) == 1 else ranges[task]
+    begin = time.process_time()
     try:
-        return merge_parts(new, sources, task=task, attempt=attempt, within=within)
+        result = merge_parts(new, sources, task=task, attempt=attempt, within=within)
     finally:
         os.sched_setaffinity(0, cores)
+    return Measured(cpu_seconds=time.process_time() - begin, result=result)
 
 
 def _check(layout: TableLayout, one: Sequence[MergeResult], two: Sequence[MergeResult]) -> None:

@@ -6,12 +6,14 @@ Ranges are those that are planned, and such as cut before any rows at all.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 import tempfile
 from collections.abc import Sequence
 from decimal import Decimal as Number
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,6 +26,7 @@ from tests.part_sources import as_delta, new_part, plain_source
 from tilth.model.delta import Delta, PartSource
 from tilth.model.part import WrittenPart
 from tilth.model.table import Column, Schema
+from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.model.types import DataType, Decimal, Kind, Simple
 from tilth.storage import (
     Cut,
@@ -34,7 +37,10 @@ from tilth.storage import (
     TableLayout,
     arrow_schema,
     check_file,
+    clean_transaction,
+    data_folder,
     local_folder,
+    local_root,
     merge_parts,
     plan_ranges,
     ranges_of,
@@ -234,6 +240,39 @@ def test_one_key_of_half_the_rows_is_cut_too() -> None:
         bounds = [each.written.ranges["k"] for each in results if each.written is not None]
         # Ranges touch in the key that is cut, and nowhere else.
         assert [(one.high, other.low) for one, other in pairwise(bounds)][1] == (5_000, 5_000)
+
+
+def test_a_range_that_was_tried_again_is_the_same_and_what_was_given_up_is_found_by_name() -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        root = local_root(temporary)
+        layout, sources = _numbers(temporary, [range(0, 900, 3), range(900)], group_rows=20)
+        layout = dataclasses.replace(layout, folder=data_folder(root, "t"))
+        (Path(temporary) / "t" / "data").mkdir(parents=True)
+        for source in sources:
+            (Path(temporary) / source.file.name).rename(Path(temporary) / "t" / "data" / source.file.name)
+        ranges = ranges_of(plan_ranges(layout, sources, 3))
+        attempts = [
+            [
+                merge_parts(new_part(layout, txn=9), sources, task=task, attempt=attempt, within=within).written
+                for attempt in (0, 1)
+            ]
+            for task, within in enumerate(ranges)
+        ]
+        assert len(attempts) == 3
+        for first, second in attempts:
+            assert first is not None
+            assert second is not None
+            assert (first.file.checksum, first.ranges) == (second.file.checksum, second.ranges)
+        # The job names the first attempt of one range and the second one of the others.
+        kept = [written.file.name for written in (attempts[0][1], attempts[1][0], attempts[2][1]) if written]
+        outputs = (TxnOutput(table="t", tasks=3),)
+        txn = Txn(id=9, actor="merge", state=TxnState.FINISHED, fences=(), outputs=outputs, server="s")
+        clean_transaction(root, txn, keep=kept)
+        files = {path.name for path in (Path(temporary) / "t" / "data").glob("*.parquet")}
+        assert files == {*kept, *(source.file.name for source in sources)}
+        clean_transaction(root, txn)
+        left = {path.name for path in (Path(temporary) / "t" / "data").iterdir()}
+        assert left == {source.file.name for source in sources}
 
 
 def test_many_parts_of_one_row_group_give_few_ranges() -> None:

@@ -109,14 +109,15 @@ class TableNow:
         self.change.partitions[partition] = msgspec.structs.replace(
             record,
             parts=record.parts + parts,
-            more_ranges=record.more_ranges + more,
+            # Servers of earlier releases write the record without it.
+            more_ranges=max(0, record.more_ranges + more),
             segments=record.segments + segments,
         )
         version = self.change.version
         self.change.version = msgspec.structs.replace(
             version,
             parts=version.parts + parts,
-            more_ranges=version.more_ranges + more,
+            more_ranges=max(0, version.more_ranges + more),
             segments=version.segments + segments,
         )
 

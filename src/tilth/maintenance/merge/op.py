@@ -376,7 +376,10 @@ class MergeProcedure(OnePartProcedure[Merge]):
 
 def _fewer(facts: MergeFacts) -> str:
     """Return why a merge was not cut into as many ranges as it was to be; empty if it was."""
-    return f"; only {len(facts.written)} of them, because {facts.why_fewer}" if facts.why_fewer else ""
+    if not facts.why_fewer:
+        return ""
+    made = "it was not cut" if len(facts.written) == 1 else f"only {len(facts.written)} key ranges"
+    return f"; {made}, because {facts.why_fewer}"
 
 
 MergeOp = PartWorkOp[Merge, MergeFacts]

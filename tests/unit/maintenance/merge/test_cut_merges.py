@@ -65,6 +65,17 @@ def test_the_log_says_into_how_many_ranges_a_merge_was_cut_and_why(world: Mainte
     assert world.manager.numbers().merge_ranges == 5
 
 
+@pytest.mark.parametrize(("ranges", "told"), [(1, "it was not cut"), (3, "only 3 key ranges")])
+def test_keys_may_give_fewer_ranges(world: MaintenanceWorld, ranges: int, told: str) -> None:
+    world.worker.ranges_max = ranges
+    filled(world)
+    world.work()
+    assert (len(shown(world)), counted(world)) == (ranges, 1)
+    assert {bool(part.cut) for part in shown(world)} == {ranges > 1}
+    [event] = [each for each in world.catalog.part_log.recent(limit=100) if each.event == "merge"]
+    assert event.reason.endswith(f"2.0 KiB; {told}, because a test")
+
+
 def test_ranges_are_merged_with_others_as_one_part(world: MaintenanceWorld) -> None:
     filled(world)
     world.work()
