@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool systemd lint lint-deploy format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
-	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
+	bench-spark bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -87,7 +87,7 @@ CLIENTS = 200
 soak: setup broker-jars ## MINUTES=.. of ingestion, upserts, queries and kills; memory, threads and files each minute
 	@$(PY) -m tools.soak --minutes $(MINUTES)
 
-bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha ## all benchmarks, one after the other
+bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-spark ## all benchmarks, one after the other
 
 bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
 	@$(PY) -m bench.bench_ingest
@@ -112,6 +112,9 @@ bench-cluster: setup broker-jars s3-jars ## workers and warehouses: ingest, kill
 
 bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on PostgreSQL, idle cost, 100 rounds of jepsen
 	@$(PY) -m bench.bench_ha
+
+bench-spark: setup java ## writes and reads by a user's own Spark beside Parquet, Delta and Iceberg; a stream killed 20 times
+	@$(PY) -m bench.bench_spark
 
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)

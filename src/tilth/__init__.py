@@ -5,6 +5,7 @@
     tilth.read(spark, "db.t")     a table as a DataFrame of your own Spark session
     tilth.attach(spark, url=..)   the data source `tilth` in your own Spark session
     tilth.sql(spark, "SELECT ..") a statement of your own Spark session over tables of Tilth and its own
+    tilth.write(frame, "db.t")    a DataFrame of your own Spark session into a table
 
 See also: README.md, docs/journey.md.
 """
@@ -22,5 +23,6 @@ if TYPE_CHECKING:
     from tilth.front import open as open
     from tilth.front import read as read
     from tilth.front import sql as sql
+    from tilth.front import write as write
 else:
     __getattr__ = door(__name__)

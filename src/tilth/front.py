@@ -1,8 +1,8 @@
 """The public verbs that need more than a connection: a node in this process, and tables in your own Spark.
 
-Covers: `tilth.open`, `tilth.read` and `tilth.sql`. Does not cover: how a node is put together (node.py), how a snapshot
-becomes a DataFrame (storage/read/spark.py). Always holds: while a DataFrame of `read` lives, its files are not
-collected.
+Covers: `tilth.open`, `tilth.read`, `tilth.sql` and `tilth.write`. Does not cover: how a node is put together (node.py),
+how a snapshot becomes a DataFrame (storage/read/spark.py). Always holds: while a DataFrame of `read` lives, its files
+are not collected.
 
 Tests: tests/acceptance/test_foreign_words.py.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from tilth.base.installed import require_server
 from tilth.base.logs import Log
 from tilth.client.http import Connection, Result, connect
 from tilth.datasource.options import HOLD_SECONDS, milliseconds_of
+from tilth.model.outside_write import TASKS_DEFAULT, WriteOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,6 +124,29 @@ def sql(spark: SparkSession, text: str, *, database: str = "default", hold_secon
     from tilth.datasource.statements import run_sql
 
     return run_sql(spark, text, database=database, hold_seconds=hold_seconds)
+
+
+def write(
+    frame: DataFrame,
+    table: str,
+    *,
+    label: str = "",
+    mode: str = "append",
+    partitions: Sequence[str] = (),
+    tasks: int = TASKS_DEFAULT,
+    url: str | None = None,
+) -> WriteOutcome:
+    """Write the rows of a DataFrame into a table; columns are found by name, missing ones get their defaults.
+
+    `label`: the rows are stored once, however often they are written with it; `mode`: `overwrite` replaces the table,
+    or the partitions that are named by id or value; `tasks`: partitions that the frame may have; `url`: the server;
+    none: that of `tilth.attach`, else as `connect`. Returns the number of rows, and whether they were there already.
+    Raises what refuses an INSERT, and ServerError (WRITE_ENDED) if the driver was silent for two minutes.
+    """
+    require_server("tilth.write")
+    from tilth.datasource.frame_writes import write_frame
+
+    return write_frame(frame, table, label=label, mode=mode, partitions=partitions, tasks=tasks, url=url)
 
 
 def _hold(connection: Connection, lease_id: str, seconds: float) -> None:

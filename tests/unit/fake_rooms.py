@@ -13,6 +13,7 @@ from tilth.maintenance import ManagerStatus, OpRow
 from tilth.maintenance.kinds import OpKind, OpStats
 from tilth.model.change_feed import ChangeSet, FeedStart
 from tilth.model.lease import ReaderLease
+from tilth.model.outside_write import OpenWrite, WriteOutcome, WriteRequest, WrittenFiles
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
 from tilth.model.wire import ColumnInfo, Health
@@ -59,6 +60,23 @@ class FakeRooms:
         origin: Origin,
     ) -> Answer:
         return self._answered("insert_arrow", database, table, data(1 << 20).to_pylist(), dict(settings))
+
+    def begin_write(
+        self, database: str, table: str, request: WriteRequest, *, settings: Mapping[str, str], origin: Origin
+    ) -> OpenWrite:
+        self._answered("begin_write", database, table, request.columns)
+        definition = TableDef(uuid="u", database=database, name=table, schema=Schema(columns=()))
+        return OpenWrite(id="w1", txn=5, table=definition, root=b"", tasks=request.tasks, silence_seconds=1.0)
+
+    def commit_write(self, write_id: str, files: WrittenFiles, *, origin: Origin) -> WriteOutcome:
+        self._answered("commit_write", write_id, files.txn)
+        return WriteOutcome(rows=len(files.parts))
+
+    def renew_write(self, write_id: str) -> None:
+        self._answered("renew_write", write_id)
+
+    def abort_write(self, write_id: str, reason: str) -> None:
+        self._answered("abort_write", write_id, reason)
 
     def pin(
         self,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilth.catalog.commit.txn_handle import Sweep, TxnHandle, rebase
     from tilth.catalog.errors import (
         BadMergeError,
+        BatchLandedError,
         CatalogAwayError,
         CatalogExistsError,
         CatalogMovedError,
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
     from tilth.catalog.records.hybrid_clock import HybridClock
     from tilth.catalog.records.keys import is_journaled, news_of
     from tilth.catalog.records.living import check_upgrade
-    from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
+    from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, StreamRecord, TableVersion
     from tilth.catalog.rules import visibility
     from tilth.catalog.rules.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
     from tilth.catalog.rules.requirements import (
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
         ExpirePartition,
         HideEverything,
         HidePartition,
+        InsertBatch,
         InsertLabel,
         InsertPart,
         LoadFile,

@@ -197,6 +197,12 @@ class FileTakenError(ConflictError):
     code = "FILE_TAKEN"
 
 
+class BatchLandedError(ConflictError):
+    """this batch of the stream is committed already"""
+
+    code = "STREAM_BATCH_LANDED"
+
+
 class SchemaChangedError(ConflictError):
     """the table's columns have changed meanwhile"""
 

@@ -31,6 +31,7 @@ from tilth.client.servers import Failover
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 from tilth.model.change_feed import ChangeSet, FeedStart
 from tilth.model.lease import ReaderLease
+from tilth.model.outside_write import OpenWrite, WriteOutcome, WriteRequest, WrittenFiles
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
 
@@ -371,6 +372,28 @@ class Connection:
     def unpin(self, lease_id: str) -> None:
         """Release the files of a pinned snapshot."""
         self._call("DELETE", f"/v1/readers/{_segment(lease_id)}")
+
+    def begin_write(self, database: str, table: str, request: WriteRequest) -> OpenWrite:
+        """Begin a write whose files the caller's tasks write. Raises InvalidInputError for names that are not text."""
+        try:
+            content, path = msgspec.msgpack.encode(request), f"/v1/writes/{_segment(database)}/{_segment(table)}"
+        except UnicodeEncodeError as error:
+            raise InvalidInputError("a name is not text", position=error.start, hint="write it in UTF-8") from error
+        response = self._call("POST", path, content=content, params=self.settings)
+        return msgspec.msgpack.decode(response.content, type=OpenWrite)
+
+    def renew_write(self, write_id: str) -> None:
+        """Keep a write open. Raises ServerError with why it has ended."""
+        self._call("POST", f"/v1/writers/{_segment(write_id)}")
+
+    def commit_write(self, write_id: str, files: WrittenFiles) -> WriteOutcome:
+        """Commit the files of a write; after a lost answer the same call may be sent again."""
+        response = self._call("POST", f"/v1/writers/{_segment(write_id)}/commit", content=msgspec.msgpack.encode(files))
+        return msgspec.msgpack.decode(response.content, type=WriteOutcome)
+
+    def abort_write(self, write_id: str, reason: str) -> None:
+        """End a write without its rows. Raises ServerError (WRITE_LANDED) for one that has landed."""
+        self._call("DELETE", f"/v1/writers/{_segment(write_id)}", params={"reason": reason[:200]})
 
     def wait_ready(self, seconds: float) -> None:
         """Return once the server answers and statements work; raises ServerUnreachableError.

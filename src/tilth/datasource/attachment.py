@@ -23,10 +23,11 @@ import msgspec
 from tilth.base.errors import NotFoundError
 from tilth.client.http import Connection, connect
 from tilth.datasource.errors import NotAttachedError
+from tilth.model.outside_write import WriteUnknownError
 from tilth.model.snapshot import Snapshot
 
 _SERVERS = "servers.json"
-_HELD, _SNAPSHOT = ".held", ".snapshot"
+_HELD, _SNAPSHOT, _WRITE = ".held", ".snapshot", ".write"
 _PREFIX = "tilth-attached-"
 
 
@@ -44,6 +45,16 @@ class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     #: Seconds after the last use for which it is renewed.
     seconds: float
+    #: Table, for messages.
+    table: str
+
+
+class HeldWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that is open, and that the driver renews."""
+
+    id: str
+    txn: int
+    url: str
     #: Table, for messages.
     table: str
 
@@ -104,6 +115,35 @@ class Attachment:
         """Hold a lease no more."""
         for end in (_HELD, _SNAPSHOT):
             self._path(lease_id + end).unlink(missing_ok=True)
+
+    def hold_write(self, write: HeldWrite) -> None:
+        """Let the driver renew a write from now on."""
+        self._write(f"{write.txn}{_WRITE}", msgspec.json.encode(write))
+
+    def write_of(self, txn: int) -> HeldWrite:
+        """Return the write of a transaction. Raises WriteUnknownError: it is held no more."""
+        try:
+            return msgspec.json.decode(self._path(f"{txn}{_WRITE}").read_bytes(), type=HeldWrite)
+        except FileNotFoundError:
+            raise WriteUnknownError(
+                "the session does not hold this write: it has ended, or the session was closed meanwhile",
+                txn=txn,
+                hint="write the rows again",
+            ) from None
+
+    def writes(self) -> list[tuple[HeldWrite, float]]:
+        """Return the open writes with the times of their begin, in seconds since 1970."""
+        found = []
+        with suppress(FileNotFoundError):
+            for path in sorted(Path(self.folder).glob(f"*{_WRITE}")):
+                with suppress(FileNotFoundError):
+                    write = msgspec.json.decode(path.read_bytes(), type=HeldWrite)
+                    found.append((write, path.stat().st_mtime))
+        return found
+
+    def forget_write(self, txn: int) -> None:
+        """Hold a write no more."""
+        self._path(f"{txn}{_WRITE}").unlink(missing_ok=True)
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

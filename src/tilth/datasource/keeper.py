@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, NotFoundError, TilthError
 from tilth.base.logs import Log
-from tilth.datasource.attachment import Attachment, HeldLease
+from tilth.datasource.attachment import Attachment, HeldLease, HeldWrite
 
 #: A third of the time after which the server gives a reader up, or less.
 RENEW_SECONDS = 20.0
 #: Interval at which new leases are found.
 TURN_SECONDS = 5.0
+#: Time for which an open write is renewed: longer than any batch of a stream, and than most jobs.
+WRITE_SECONDS_MAX = 86_400.0
 #: Maximum delay at the end of the process for each server.
 RELEASE_SECONDS_MAX = 2.0
 
@@ -32,6 +34,10 @@ class LeaseCalls(Protocol):
     def renew(self, lease_id: str) -> None: ...
 
     def unpin(self, lease_id: str) -> None: ...
+
+    def renew_write(self, write_id: str) -> None: ...
+
+    def abort_write(self, write_id: str, reason: str) -> None: ...
 
     def close(self) -> None: ...
 
@@ -78,7 +84,10 @@ class LeaseKeeper:
             # A new lease lives for minutes.
             if now - self._renewed.setdefault(lease.id, now) >= RENEW_SECONDS:
                 self._renew(lease, now)
-        for gone in self._renewed.keys() - {lease.id for lease, _ in held}:
+        writes = self._attachment.writes()
+        if writes and (self._is_busy() if is_busy is None else is_busy):
+            self._renew_writes(writes, now)
+        for gone in self._renewed.keys() - {lease.id for lease, _ in held} - {write.id for write, _ in writes}:
             del self._renewed[gone]
 
     def close(self) -> None:
@@ -95,6 +104,9 @@ class LeaseKeeper:
             if lease.url not in away and not self._release(lease):
                 # Each further call would wait as long; leases end by themselves.
                 away.add(lease.url)
+        for write, _ in self._attachment.writes():
+            if write.url not in away and not self._abort(write):
+                away.add(write.url)
         for connection in self._connections.values():
             connection.close()
         self._attachment.remove()
@@ -116,6 +128,29 @@ class LeaseKeeper:
             if _has_ended(error):
                 # A read of it names the reason; a server that is away may come back in time.
                 self._attachment.forget(lease.id)
+
+    def _renew_writes(self, writes: Sequence[tuple[HeldWrite, float]], now: float) -> None:
+        """Renew the writes of running jobs; one that nobody ends is left to the server after a day."""
+        for write, begun in writes:
+            if now - begun > WRITE_SECONDS_MAX:
+                self._attachment.forget_write(write.txn)
+            elif now - self._renewed.setdefault(write.id, begun) >= RENEW_SECONDS:
+                try:
+                    self._connection(write.url).renew_write(write.id)
+                    self._renewed[write.id] = now
+                except TilthError as error:
+                    # Its commit says why it has ended.
+                    _log.warning("write_not_renewed", cause_id=str(write.txn), table=write.table, reason=error)
+
+    def _abort(self, write: HeldWrite) -> bool:
+        """Return `False` if the server did not answer."""
+        self._attachment.forget_write(write.txn)
+        try:
+            self._connection(write.url).abort_write(write.id, "the session was closed")
+        except TilthError as error:
+            _log.warning("write_left", cause_id=str(write.txn), table=write.table, reason=error)
+            return False
+        return True
 
     def _release(self, lease: HeldLease) -> bool:
         """Return `False` if the server did not answer."""

@@ -20,6 +20,9 @@ from tilth.datasource.errors import NotAttachedError, said
 from tilth.datasource.options import BatchOptions, batch_options, is_of_stream, stream_options
 from tilth.datasource.shipped import opener
 from tilth.datasource.stream_reads import ChangesReader, stream_ddl
+from tilth.datasource.stream_writes import StreamTableWriter
+from tilth.datasource.write_options import batch_write_options, stream_write_options
+from tilth.datasource.writes import TableWriter, table_writer
 from tilth.model.table import Column
 
 NAME = "tilth"
@@ -61,6 +64,15 @@ class TilthDataSource(DataSource):
                 release(self.attached, self.lease)
                 self.lease = ""
             return ChangesReader(self.attached, options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
+        with said():
+            return table_writer(self.attached, batch_write_options(self.options, is_overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamTableWriter:  # noqa: N802  # Spark's name
+        with said():
+            options = stream_write_options(self.options, is_overwrite=overwrite)
+            return StreamTableWriter(self.attached, options, schema)
 
     @property
     def attached(self) -> Attachment:

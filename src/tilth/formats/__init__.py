@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         format_names,
         rows_format,
     )
+    from tilth.formats.row_operations import op_array
     from tilth.formats.texts import cells_values, is_text, texts_array
     from tilth.formats.values import Given, Reading, Stored, check_array, column_array, number_digits, shown, to_stored
 else:

@@ -56,6 +56,7 @@ from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse
 from tilth.server.watch import Watches, read_watch
+from tilth.server.write_routes import OutsideWriting, WriteRoutes
 from tilth.statements.inserts.arrow_streams import read_rows
 from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError
 
@@ -89,6 +90,8 @@ POST /v1/snapshot/{{db}}/{{table}}    a pinned snapshot for a reader with its ow
 POST /v1/snapshots                the same of several tables, as of one time
 POST /v1/changes/{{db}}/{{table}}     a reader of changes; /v1/feeds/{{id}} renews it, /changes has them
 POST /v1/readers/{{id}}             renews that reader's lease; DELETE ends it
+POST /v1/writes/{{db}}/{{table}}      begins a write of a client with its own Spark session
+POST /v1/writers/{{id}}             renews it, /commit names its files; DELETE aborts it
 POST /v1/worker/{{call}}            calls of workers in other processes, with the service token
 GET  /v1/health                   the components and their states, the services that fail
 GET  /v1/ready                    whether statements work
@@ -102,7 +105,7 @@ In a shell: tilth sql --url THIS_ADDRESS
 T = TypeVar("T")
 
 
-class Statements(Protocol):
+class Statements(OutsideWriting, Protocol):
     """SQL engine, as the routes use it."""
 
     def run(
@@ -166,6 +169,7 @@ def build_app(context: AppContext) -> Starlette:
         api.route("/metrics", api.metrics, "GET", "HEAD"),
         api.route("/maintenance-manager", api.maintenance, "GET", "HEAD"),
         api.route("/", api.front_page, "GET", "HEAD"),
+        *(api.route(path, handler, *methods) for path, handler, methods in api.writes.handlers()),
         console_files(),
         calls_route(context.calls),
     ]
@@ -210,6 +214,7 @@ class _Api:
         self._short_calls = CapacityLimiter(SHORT_CALLS_MAX)
         self._status_calls = CapacityLimiter(STATUS_CALLS_MAX)
         self.readers = ReaderRoutes(context.snapshots, self, lambda request: _origin(request).shown)
+        self.writes = WriteRoutes(context.statements, self, _origin)
         self._watches = Watches(context.clock, context.ids, self._watched)
 
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
@@ -369,6 +374,10 @@ class _Api:
         if failure is not None:
             raise failure
         return outcome[0]
+
+    async def run_long(self, act: Callable[[], T]) -> T:
+        """Run it in a thread that nobody else waits for."""
+        return await anyio.to_thread.run_sync(act, limiter=self._long_calls)
 
     async def _run_status(self, act: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(act, limiter=self._status_calls)

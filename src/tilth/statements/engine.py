@@ -43,6 +43,7 @@ from tilth.introspection.numbers import ServerNumbers, server_numbers
 from tilth.introspection.registry import build_system_table, find_system_table
 from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
+from tilth.model.outside_write import OpenWrite, WriteOutcome, WriteRequest, WrittenFiles
 from tilth.model.pushdown import EVERYTHING, Pushdown
 from tilth.model.service import ServiceKind
 from tilth.query.errors import BadQueryError
@@ -50,12 +51,13 @@ from tilth.query.language.foreign_clauses import check_select
 from tilth.query.language.masking import log_statement
 from tilth.query.language.redact import Redacted, redacted, shortened
 from tilth.query.language.spark_errors import nested_too_deep
-from tilth.query.results.answer import Answer, Outcome, columns_of
+from tilth.query.results.answer import Answer, Outcome, columns_of, done
 from tilth.query.results.stream import RowStream
 from tilth.query.results.waiting import OpenResults, ResultLimits
 from tilth.query.settings import session_settings, settings_without_effect
 from tilth.query.snapshots.snapshots import SnapshotService
 from tilth.statements.inserts import insert
+from tilth.statements.inserts.outside import OutsideWrites
 from tilth.statements.operate.session import named_settings
 from tilth.statements.operate.system import wait_stopped
 from tilth.statements.registry import FORMS, KINDS
@@ -108,15 +110,19 @@ class SqlEngine:
             open_results=open_results,
             system_table=build_system_table,
         )
+        #: Writes of clients with a Spark of their own.
+        self.outside_writes = OutsideWrites(self._services)
 
     def start(self) -> None:
         self.snapshots.start()
+        self.outside_writes.start()
         self._services.running.start()
         self.log_masking.start()
 
     def stop(self) -> None:
         """Stop after inserts that wait for their batch are stored and answered; others are refused from now on."""
         self._services.running.stop()
+        self.outside_writes.stop()
         self._services.insert_batches.stop()
         self.snapshots.stop()
         self.log_masking.stop()
@@ -236,6 +242,52 @@ class SqlEngine:
             return insert.store_named(self._services, call, target, data)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
+
+    def begin_write(
+        self,
+        database: str,
+        table: str,
+        request: WriteRequest,
+        *,
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
+    ) -> OpenWrite:
+        """Begin a write whose rows are written by a Spark of the client's own; see statements/inserts/outside.py."""
+        begun: list[OpenWrite] = []
+
+        def act(running: _Running) -> Outcome:
+            running.entry.kind = "BeginWrite"
+            call = _call(running, database, settings or {})
+            _check_may_change(running, call.settings.read_only)
+            self._services.running.enter(running.entry, Queue.INSERT)
+            begun.append(self.outside_writes.begin(call, database, table, request))
+            return done(f"write begun into {database}.{table}")
+
+        self._logged(f"BEGIN WRITE {database}.{table} FROM SPARK", database, act, origin)
+        return begun[0]
+
+    def commit_write(self, write_id: str, files: WrittenFiles, *, origin: Origin | None = None) -> WriteOutcome:
+        """Commit the files of a write that was begun by `begin_write`."""
+        landed: list[WriteOutcome] = []
+
+        def act(running: _Running) -> Outcome:
+            running.entry.kind = "CommitWrite"
+            self._services.running.enter(running.entry, Queue.INSERT)
+            outcome = self.outside_writes.commit(write_id, files)
+            landed.append(outcome)
+            rows = 0 if outcome.is_repeated else outcome.rows
+            return done(f"inserted: {rows} rows", rows_written=rows)
+
+        self._logged(f"COMMIT WRITE {files.txn} FROM SPARK", "default", act, origin)
+        return landed[0]
+
+    def renew_write(self, write_id: str) -> None:
+        """Note a sign of life of a write. Raises why it has ended."""
+        self.outside_writes.renew(write_id)
+
+    def abort_write(self, write_id: str, reason: str) -> None:
+        """End a write without its rows."""
+        self.outside_writes.abort(write_id, reason)
 
     def _logged(
         self, text: str, database: str, act: Callable[[_Running], Outcome], origin: Origin | None = None

@@ -51,7 +51,15 @@ if TYPE_CHECKING:
     from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
     from tilth.storage.parts.key_filter import write_filter
     from tilth.storage.parts.notes import PartNote, read_note
-    from tilth.storage.parts.part_files import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
+    from tilth.storage.parts.part_files import (
+        NewPart,
+        PartWriter,
+        check_file,
+        footer_rows,
+        ranged_columns,
+        read_part,
+        write_parts,
+    )
     from tilth.storage.parts.rowmap import remove_row_map
     from tilth.storage.parts.segments import (
         read_segment,
@@ -114,6 +122,8 @@ if TYPE_CHECKING:
         EXTENSIONS,
         FILTER_EXTENSION,
         MAP_EXTENSION,
+        PART_EXTENSION,
+        SEGMENT_EXTENSION,
         SIDECAR_EXTENSIONS,
         TableLayout,
         data_folder,
@@ -176,6 +186,7 @@ if TYPE_CHECKING:
     from tilth.storage.values.partition import (
         Partitioned,
         check_partition_by,
+        column_of,
         partition_id,
         partition_ids,
         result_type,

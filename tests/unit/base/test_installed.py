@@ -225,6 +225,7 @@ for call in (
     lambda: tilth.read(None, "a.b"),
     lambda: tilth.attach(None),
     lambda: tilth.sql(None, "SELECT 1"),
+    lambda: tilth.write(None, "a.b"),
 ):
     try:
         call()
@@ -236,4 +237,5 @@ for call in (
     assert "needed_by=tilth.read" in table
     assert node.endswith("(pip install 'tilth[server]')")
     assert table.endswith("(pip install 'tilth[server]')")
-    assert ["needed_by=tilth.attach" in others[0], "needed_by=tilth.sql" in others[1]] == [True, True]
+    for line, name in zip(others, ("attach", "sql", "write"), strict=True):
+        assert f"needed_by=tilth.{name}" in line

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tilth.base.errors import FencedError, TilthError, UnavailableError
-from tilth.datasource.attachment import Attachment, HeldLease, new_attachment
-from tilth.datasource.keeper import RENEW_SECONDS, LeaseKeeper
+from tests.codes import WithCode
+from tilth.base.errors import FencedError, NotFoundError, TilthError, UnavailableError
+from tilth.datasource.attachment import Attachment, HeldLease, HeldWrite, new_attachment
+from tilth.datasource.keeper import RENEW_SECONDS, WRITE_SECONDS_MAX, LeaseKeeper
 from tilth.testing import ManualClock
 
 HOLD = 100.0
@@ -28,6 +29,12 @@ class Calls:
 
     def unpin(self, lease_id: str) -> None:
         self._call("unpin", lease_id)
+
+    def renew_write(self, write_id: str) -> None:
+        self._call("renew_write", write_id)
+
+    def abort_write(self, write_id: str, reason: str) -> None:
+        self._call("abort_write", write_id)
 
     def close(self) -> None:
         self.made.append("close")
@@ -53,6 +60,11 @@ class World:
     def use(self, lease_id: str) -> None:
         now = self.clock.now_ms() / 1000
         os.utime(Path(self.attachment.folder, f"{lease_id}.held"), (now, now))
+
+    def hold_write(self, write_id: str, txn: int) -> None:
+        self.attachment.hold_write(HeldWrite(id=write_id, txn=txn, url="http://h", table="db.t"))
+        now = self.clock.now_ms() / 1000
+        os.utime(Path(self.attachment.folder, f"{txn}.write"), (now, now))
 
     def turn(self, seconds: float = 0.0) -> list[str]:
         self.clock.advance(seconds)
@@ -117,3 +129,36 @@ def test_closing_does_not_wait_for_a_server_that_is_away_more_than_once(world: W
     world.calls.error = UnavailableError("away")
     world.keeper.close()
     assert world.calls.made == ["unpin a", "close"]
+
+
+def test_open_writes_are_renewed_while_jobs_run(world: World) -> None:
+    world.hold_write("w", 7)
+    assert world.turn(RENEW_SECONDS) == []
+    world.is_busy = True
+    assert world.turn(1) == ["renew_write w"]
+    assert world.turn(1) == []
+    world.calls.error = FencedError("it has ended")
+    assert world.turn(RENEW_SECONDS) == ["renew_write w"]
+    # The commit needs its address, and says why it has ended.
+    assert world.attachment.write_of(7).id == "w"
+    world.calls.error = None
+    assert world.turn(1) == ["renew_write w"]
+    world.attachment.forget_write(7)
+    assert world.turn(RENEW_SECONDS) == []
+    with pytest.raises(NotFoundError, check=WithCode("WRITE_UNKNOWN")):
+        world.attachment.write_of(7)
+
+
+def test_a_write_that_nobody_ends_is_not_renewed_for_ever(world: World) -> None:
+    world.hold_write("w", 7)
+    world.is_busy = True
+    assert world.turn(WRITE_SECONDS_MAX + 1) == []
+    assert world.attachment.writes() == []
+
+
+def test_closing_aborts_open_writes(world: World) -> None:
+    world.hold("a")
+    world.hold_write("w", 7)
+    world.hold_write("x", 8)
+    world.keeper.close()
+    assert world.calls.made == ["unpin a", "abort_write w", "abort_write x", "close"]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
-from tilth.catalog import AddGap, AddLedger, AdvanceOffsets, LoadFile, SetOffsets
+from tilth.catalog import AddGap, AddLedger, AdvanceOffsets, InsertBatch, LoadFile, SetOffsets
 from tilth.introspection.registry import SYSTEM_TABLES
 from tilth.introspection.system_queries import system_tables_of
 from tilth.introspection.system_table import TEXTS
@@ -66,6 +66,7 @@ def world(tmp_path: Path) -> SqlWorld:
     loaded = LoadedFile(file="/in/a", size=1, modified_ms=1_000, rows=3, skipped=skipped, query_id="q")
     table = made.catalog.tables.get("default", "t").uuid
     made.catalog.transactions.open("copy").commit([LoadFile(table=table, loaded=loaded)])
+    made.catalog.transactions.apply("insert", [InsertBatch(table=table, stream="orders", query="q1", batch=3, rows=10)])
     made.catalog.leases.acquire("table/x", "s1")
     made.catalog.readers.open(made.catalog.tables.get("default", "t").uuid, made.catalog.clock.now(), "s1", 1_000)
     return made

@@ -372,6 +372,8 @@ def _write_table(batch: Batch, table: str, change: TableChange, txn: Txn) -> Non
         puts[pack(Space.LABEL, table, label)] = codec.LABELS.encode(record)
     for file, loaded in change.loaded.items():
         puts[loaded_file_key(table, file)] = codec.LOADED_FILES.encode(loaded)
+    for batch_of in change.streams.values():
+        puts[pack(Space.STREAM, table, batch_of.stream)] = codec.STREAMS.encode(batch_of)
     made = VersionCommit(ts=change.version.last_commit_ts, txn=txn.id, actor=txn.actor)
     puts[pack(Space.VERSION_COMMIT, table, change.version.counter)] = codec.VERSION_COMMITS.encode(made)
     batch.deletes.extend(delta_key(table, msgspec.structs.replace(each, end_ts=0)) for each in change.deltas_ended)

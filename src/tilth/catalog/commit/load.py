@@ -17,9 +17,10 @@ from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, loaded_file_key, pack, span, unpack
-from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, TableVersion
+from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, StreamRecord, TableVersion
 from tilth.catalog.records.small_commit import read_all, unchanged
 from tilth.catalog.rules.changes import CommitState, KafkaState, SubscriptionKey, TableState
+from tilth.catalog.rules.fold_streams import STREAMS_MAX
 from tilth.catalog.rules.requirements import NoRowsSince, Requirement, check_fences, required_tables
 from tilth.catalog.rules.updates import (
     AcceptMutation,
@@ -27,6 +28,7 @@ from tilth.catalog.rules.updates import (
     ExpirePartition,
     HideEverything,
     HidePartition,
+    InsertBatch,
     InsertLabel,
     InsertPart,
     LoadFile,
@@ -198,6 +200,8 @@ def _load_table(
         },
         labels=_load_labels(view, batch, table, updates),
         loaded=_load_loaded(view, batch, table, updates),
+        streams=(streams := _load_streams(view, batch, table, updates)),
+        streams_count=_count_streams(view, table, updates, streams),
         partitions=_load_partitions(view, batch, table, counted),
         mutations=_load_mutations(view, batch, table, updates),
         trash={
@@ -287,6 +291,26 @@ def _load_loaded(view: ReadView, batch: Batch, table: str, updates: Iterable[Tab
     return known
 
 
+def _load_streams(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, StreamRecord]:
+    """Load the last batches of the updates' streams. Pinned, because they are removed with the table alone."""
+    found: dict[str, StreamRecord] = {}
+    for update in updates:
+        if isinstance(update, InsertBatch):
+            key = pack(Space.STREAM, table, update.stream)
+            stored = view.get(key)
+            batch.preconditions.append(unchanged(key, stored))
+            if stored is not None:
+                found[update.stream] = codec.STREAMS.decode(key, stored.value)
+    return found
+
+
+def _count_streams(view: ReadView, table: str, updates: Iterable[TableUpdate], known: Collection[str]) -> int:
+    """Count the streams of the table, up to their limit, if one of the updates' is new."""
+    if all(not isinstance(update, InsertBatch) or update.stream in known for update in updates):
+        return 0
+    return sum(1 for _ in view.scan(*span(Space.STREAM, table), limit=STREAMS_MAX))
+
+
 def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[TrashItem]:
     """Yield the parts that a drop hid and whose files are all there; GC changes an item before it removes its file.
     Pinned if they are to be brought back.
@@ -319,6 +343,7 @@ def _load_mutations(view: ReadView, batch: Batch, table: str, updates: Sequence[
         InsertPart
         | InsertLabel
         | LoadFile
+        | InsertBatch
         | AddDelta
         | ReplaceDeltas
         | HidePartition

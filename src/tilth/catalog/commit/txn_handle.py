@@ -23,6 +23,8 @@ from types import TracebackType
 from typing import Protocol, TypeVar, assert_never
 from weakref import WeakSet
 
+from msgspec.structs import replace
+
 from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
@@ -245,6 +247,11 @@ class TxnHandle:
         """
         self._may_write_on = False
         self._may_leave_files |= may_have_retried
+
+    def narrow(self, tasks: int) -> None:
+        """Record that the numbers of its tasks are below this one, so that no others are searched for files."""
+        outputs = tuple(replace(each, tasks=min(each.tasks, tasks)) for each in self.txn.outputs)
+        self.txn = replace(self.txn, outputs=outputs)
 
     def wrote_nothing(self) -> None:
         """Record that the tasks of its first try have ended without a file: where it is aborted nothing is removed."""

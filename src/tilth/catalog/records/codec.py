@@ -23,6 +23,7 @@ from tilth.catalog.records.nouns import (
     FormerKafkaTable,
     LabelRecord,
     PartitionRecord,
+    StreamRecord,
     TableVersion,
     VersionCommit,
 )
@@ -86,6 +87,7 @@ PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
 DELTAS = Codec(msgspec.msgpack.Decoder(Delta))
 LABELS = Codec(msgspec.msgpack.Decoder(LabelRecord))
 LOADED_FILES = Codec(msgspec.msgpack.Decoder(LoadedFile))
+STREAMS = Codec(msgspec.msgpack.Decoder(StreamRecord))
 TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
 MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))

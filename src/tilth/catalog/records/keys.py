@@ -60,6 +60,8 @@ class Space(Enum):
     LABEL = b"b"
     #: table, hash of the file's address -> LoadedFile
     LOADED_FILE = b"A"
+    #: table, stream -> StreamRecord
+    STREAM = b"M"
     #: table, id -> Mutation
     MUTATION = b"m"
     #: running and aborted transactions: id -> Txn

@@ -104,6 +104,20 @@ class LabelRecord(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
 
+class StreamRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The last batch of a stream that is committed in a table; it stays as long as the table."""
+
+    #: Name of the stream; without one, the id of its query.
+    stream: str
+    #: Id of the query that sent the batch, which its checkpoint has.
+    query: str
+    batch: int
+    txn: int
+    commit_ts: int
+    #: Rows of the batch.
+    rows: int
+
+
 class FinishedTxn(msgspec.Struct, frozen=True, kw_only=True):
     """A committed transaction and the answer that its commit got, to be given again."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, TableVersion
+from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, StreamRecord, TableVersion
 from tilth.model.delta import Delta
 from tilth.model.loaded_file import LoadedFile
 from tilth.model.mutation import Mutation
@@ -45,6 +45,10 @@ class TableState:
     labels: Mapping[str, LabelRecord] = field(default_factory=dict)
     #: Records of the updates' files that were loaded before, by address.
     loaded: Mapping[str, LoadedFile] = field(default_factory=dict)
+    #: Last batches of the updates' streams.
+    streams: Mapping[str, StreamRecord] = field(default_factory=dict)
+    #: Number of streams of the table, where one of the updates' has no batch yet.
+    streams_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,7 @@ class TableChange:
     labels: dict[str, LabelRecord] = field(default_factory=dict)
     #: Records of files that the commit loads, by address.
     loaded: dict[str, LoadedFile] = field(default_factory=dict)
+    streams: dict[str, StreamRecord] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -117,6 +122,7 @@ class TableChange:
             or self.deltas_ended
             or self.labels
             or self.loaded
+            or self.streams
         )
 
     def entries_after(self, entries: Iterable[Entry]) -> list[Entry]:

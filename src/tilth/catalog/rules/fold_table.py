@@ -37,6 +37,7 @@ from tilth.catalog.rules.fold_deltas import (
 )
 from tilth.catalog.rules.fold_parts import PartTimes, cut_of, merged_name, new_part
 from tilth.catalog.rules.fold_state import LoggedCounts, TableNow
+from tilth.catalog.rules.fold_streams import batch_record, check_batch
 from tilth.catalog.rules.requirements import check_loaded, check_planned, check_visible
 from tilth.catalog.rules.updates import (
     AcceptMutation,
@@ -44,6 +45,7 @@ from tilth.catalog.rules.updates import (
     ExpirePartition,
     HideEverything,
     HidePartition,
+    InsertBatch,
     InsertLabel,
     InsertPart,
     LoadFile,
@@ -108,6 +110,8 @@ class TableFold:
                 check_loaded(self._now.name, update, known)
                 times = {"txn": self._times.txn, "commit_ts": self._times.commit_ts}
                 self.change.loaded[file.file] = msgspec.structs.replace(file, **times)
+            case InsertBatch():
+                self._land(update)
             case AddDelta():
                 self._change(update)
             case ReplaceDeltas():
@@ -176,6 +180,11 @@ class TableFold:
             )
         record = LabelRecord(txn=self._times.txn, commit_ts=self._times.commit_ts, rows=update.rows)
         self.change.labels[update.label] = record
+
+    def _land(self, update: InsertBatch) -> None:
+        known = self.change.streams.get(update.stream) or self._state.streams.get(update.stream)
+        check_batch(self._now.name, update, known, count=self._state.streams_count)
+        self.change.streams[update.stream] = batch_record(update, self._times)
 
     def _replace(self, update: ReplaceParts) -> None:
         name = merged_name(update, txn=self._times.txn, table=self._now.name)

@@ -52,6 +52,24 @@ class LoadFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertBatch:
+    """The insert of this commit is a batch of a stream. Requires that neither the batch nor a later one of the stream
+    is in the table, and that its query is the one that sent the last batch.
+    """
+
+    table: str
+    #: Name of the stream; without one, the id of its query.
+    stream: str
+    #: Id of the query, which its checkpoint has.
+    query: str
+    batch: int
+    #: Rows of the batch.
+    rows: int
+    #: `True` if another query may follow: the stream begins with a new checkpoint.
+    is_new_checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddDelta:
     """Changes of rows. Requires that every part that it changes is visible (it may be made by this commit) and has no
     newer changes than were seen, and for new values that it has the table's present columns.
@@ -279,6 +297,7 @@ TableUpdate = (
     InsertPart
     | InsertLabel
     | LoadFile
+    | InsertBatch
     | AddDelta
     | ReplaceDeltas
     | ReplaceParts
@@ -335,7 +354,7 @@ def partitions_read(update: TableUpdate) -> set[str]:
             | RestorePartition(partition=partition)
         ):
             return {partition}
-        case InsertPart() | InsertLabel() | LoadFile() | StartMutation() | HideEverything():
+        case InsertPart() | InsertLabel() | LoadFile() | InsertBatch() | StartMutation() | HideEverything():
             return set()
         case _:
             assert_never(update)

@@ -33,6 +33,7 @@ _SPACES_OF_ONE = (
     Space.VERSION_COMMIT,
     Space.LABEL,
     Space.LOADED_FILE,
+    Space.STREAM,
     Space.MUTATION,
     Space.OFFSET,
     Space.LEDGER,

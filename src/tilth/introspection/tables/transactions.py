@@ -1,6 +1,7 @@
 """Leases, readers, transactions under way and records that wait for removal, as rows.
 
-Covers: `system.transactions`, `system.lost_transactions`, `system.leases`, `system.readers`, `system.trash`.
+Covers: `system.transactions`, `system.lost_transactions`, `system.leases`, `system.readers`, `system.streams`,
+`system.trash`.
 
 Tests: tests/unit/introspection/test_registry.py.
 """
@@ -155,6 +156,29 @@ READERS = SystemTable(
         ColumnDoc("expires", TIME, "When it ends, unless it is renewed."),
     ),
     rows=_rows_of_readers,
+)
+
+
+def _rows_of_streams(services: Services, _: Pushdown) -> Iterator[Row]:
+    names = TableNames(services)
+    for uuid, record in services.catalog.streams.all():
+        yield Row(record, **names.row(uuid), committed=time_of_hybrid(record.commit_ts))
+
+
+STREAMS = SystemTable(
+    name="streams",
+    doc="One row for each stream that writes into a table from a Spark of its own: its last batch, which is kept as "
+    "long as the table.",
+    columns=(
+        *TABLE_NAME_COLUMNS,
+        ColumnDoc("stream", TEXT, "Its name, the option `stream`; without one, the id of its query."),
+        ColumnDoc("query", TEXT, "The id of the query that sent the batch, which its checkpoint has."),
+        ColumnDoc("batch", INTEGER, "The number of the batch; this one and those before it are not stored again."),
+        ColumnDoc("rows", INTEGER, "Rows of the batch."),
+        ColumnDoc("committed", TIME, "When it was committed."),
+        ColumnDoc("txn", INTEGER, "Its transaction."),
+    ),
+    rows=_rows_of_streams,
 )
 _BATCH = 1000
 

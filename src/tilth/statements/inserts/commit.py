@@ -10,12 +10,22 @@ Tests: tests/unit/statements/inserts/test_insert.py, tests/unit/statements/test_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import msgspec
 import pyarrow as pa
 
 from tilth.base.cancel import raise_if_cancelled
-from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, TxnHandle, Update
+from tilth.catalog import (
+    HideEverything,
+    HidePartition,
+    InsertLabel,
+    InsertPart,
+    Requirement,
+    SchemaIs,
+    TxnHandle,
+    Update,
+)
 from tilth.control.context.services import Services
 from tilth.control.insert_batches import PreparedInsert
 from tilth.model.part import WrittenPart
@@ -42,6 +52,8 @@ class Writing:
     has_tasks: bool = False
     #: Further updates of the commit; called when all is written.
     beside: Callable[[], Sequence[Update]] = tuple
+    #: Partitions whose present rows the new ones replace; None: all of the table.
+    replaced: frozenset[str] | None = field(default_factory=frozenset)
 
 
 def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
@@ -68,36 +80,65 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
 
 def commit_insert(services: Services, writing: Writing, write: Callable[[TxnHandle], Sequence[WrittenPart]]) -> int:
     """Begin a transaction, write, commit; return the number of rows."""
-    table, transactions = writing.table, services.catalog.transactions
-    has_key = bool(table.unique_key)
-    tasks = writing.tasks + UPSERT_TRIES_MAX * has_key
-    outputs = [output_of(table, services.root, tasks=tasks, quorum=writing.quorum)]
-    with transactions.open(writing.actor, outputs=outputs, has_tasks=writing.has_tasks) as txn:
+    with begin_insert(services, writing) as txn:
         written = write(txn)
         # From here on it ends with the outcome of its commit.
         raise_if_cancelled()
-        updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]
-        total = sum(part.rows for part in written)
-        for label, rows in writing.labels:
-            updates.append(InsertLabel(table=table.uuid, label=label, rows=total if rows is None else rows))
-        updates += writing.beside()
-        requirements: list[Requirement] = [
-            SchemaIs(table=table.uuid, schema_version=table.schema_version),
-            services.catalog.throttle.requirement(table),
-        ]
-        if has_key:
+        return commit_written(services, writing, txn, written)
 
-            def lookup_of(snapshot: Snapshot, number: int) -> UpsertLookup:
-                task, quorum = writing.tasks + number, writing.quorum
-                return upsert_lookup(table, written, snapshot, root=services.root, txn=txn.id, task=task, quorum=quorum)
 
-            commit_upserts(services, txn, table, written, updates, requirements, lookup_of)
-        else:
-            txn.commit(updates, requirements)
-    if not all(part.is_segment for part in written):
+def begin_insert(services: Services, writing: Writing) -> TxnHandle:
+    """Begin a transaction for the files of an INSERT, with task numbers for its upserts behind those of the writing."""
+    outputs = [output_of(writing.table, services.root, tasks=output_tasks(writing), quorum=writing.quorum)]
+    return services.catalog.transactions.open(writing.actor, outputs=outputs, has_tasks=writing.has_tasks)
+
+
+def output_tasks(writing: Writing) -> int:
+    """Return the number of task numbers that files of the INSERT may have."""
+    return writing.tasks + UPSERT_TRIES_MAX * bool(writing.table.unique_key)
+
+
+def commit_written(services: Services, writing: Writing, txn: TxnHandle, written: Sequence[WrittenPart]) -> int:
+    """Commit the files that were written in a transaction of `begin_insert`; return the number of rows."""
+    table = writing.table
+    updates = [*_hidden(writing), *(InsertPart(table=table.uuid, written=part) for part in written)]
+    total = sum(part.rows for part in written)
+    for label, rows in writing.labels:
+        updates.append(InsertLabel(table=table.uuid, label=label, rows=total if rows is None else rows))
+    updates += writing.beside()
+    requirements: list[Requirement] = [
+        SchemaIs(table=table.uuid, schema_version=table.schema_version),
+        services.catalog.throttle.requirement(table),
+    ]
+    if table.unique_key and written:
+
+        def lookup_of(snapshot: Snapshot, number: int) -> UpsertLookup:
+            task, quorum = writing.tasks + number, writing.quorum
+            left = _remaining(snapshot, writing.replaced)
+            return upsert_lookup(table, written, left, root=services.root, txn=txn.id, task=task, quorum=quorum)
+
+        commit_upserts(services, txn, table, written, updates, requirements, lookup_of)
+    else:
+        txn.commit(updates, requirements)
+    if writing.replaced != frozenset() or not all(part.is_segment for part in written):
         # New parts may be worth a merge at once; segments are waited for until there are many.
         services.maintenance.wake(table.uuid)
     return total
+
+
+def _hidden(writing: Writing) -> list[Update]:
+    """Return the updates that hide what the rows replace; they come first, so that the new parts stay."""
+    if writing.replaced is None:
+        return [HideEverything(table=writing.table.uuid)]
+    return [HidePartition(table=writing.table.uuid, partition=each) for each in sorted(writing.replaced)]
+
+
+def _remaining(snapshot: Snapshot, replaced: frozenset[str] | None) -> Snapshot:
+    """Return the snapshot without the parts that the same commit hides: their rows need no deletes."""
+    if replaced == frozenset():
+        return snapshot
+    parts = () if replaced is None else tuple(each for each in snapshot.parts if each.name.partition not in replaced)
+    return msgspec.structs.replace(snapshot, parts=parts)
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

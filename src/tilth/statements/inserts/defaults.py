@@ -291,7 +291,7 @@ def computing(services: Services, call: Call, schema: Schema) -> Compute:
                 now_us=now_us,
             )
         else:
-            local = {column.name: _of_instant(column, now_us, call.zone) for column in columns}
+            local = {column.name: of_instant(column, now_us, call.zone) for column in columns}
             if None not in local.values():
                 return {column.name: array_of([local[column.name]] * rows, column.type) for column in columns}
             task = ComputeTask(
@@ -312,7 +312,7 @@ def _of_type(values: pa.ChunkedArray, column: Column) -> pa.Array:
     return exact_cast(pa.concat_arrays(values.chunks), arrow_type(column.type))
 
 
-def _of_instant(column: Column, now_us: int, zone: tzinfo) -> Stored:
+def of_instant(column: Column, now_us: int, zone: tzinfo) -> Stored:
     """Return the value of a default that depends on the time only; None: Spark has to compute it."""
     text = (column.written_default or "").strip()
     if column.type == Simple(Kind.TIMESTAMP) and _NOW.fullmatch(text):

@@ -15,7 +15,6 @@ from functools import partial
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tilth.base.cancel import pause
 from tilth.base.logs import Log
@@ -27,13 +26,13 @@ from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.insert_batches import BatchLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
-from tilth.formats import BadValueError, Reading, RowOptions, column_array
+from tilth.formats import Reading, RowOptions, column_array, op_array
 from tilth.grammar.insert import parse_insert
 from tilth.grammar.parse import Form
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
 from tilth.model.computed import reached_ids
 from tilth.model.part import WrittenPart
-from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
+from tilth.model.table import OP_COLUMN, Column, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.query.language.unpacked import decoded_bytes
 from tilth.query.results.answer import Outcome, done
@@ -181,7 +180,7 @@ def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tab
     over: list[Column] = []
     if has_op:
         index = columns.index(OP)
-        rows = rows.set_column(index, OP_COLUMN, _op_array(rows.column(index)))
+        rows = rows.set_column(index, OP_COLUMN, op_array(rows.column(index)))
     for position, column in enumerate(target.schema.columns, start=1):
         if column in columns:
             continue
@@ -220,25 +219,6 @@ def _with_expressions(target: InsertTarget, rows: pa.Table, columns: Sequence[Co
         for name, array in values.items():
             rows = rows.append_column(name, array)
     return rows
-
-
-def _op_array(given: pa.ChunkedArray) -> pa.Array:
-    """Return the operation of each row; raises BadValueError naming the word that is none."""
-    # Few different words, however many rows.
-    try:
-        words = pc.cast(given, pa.string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise BadValueError(
-            "the values cannot be read as text", column=OP_COLUMN, type=given.type, why=error
-        ) from error
-    encoded = pa.concat_arrays(words.chunks or [pa.array([], pa.string())]).dictionary_encode()
-    ops: list[int] = []
-    for value in encoded.dictionary.to_pylist():
-        try:
-            ops.append(op_of(value))
-        except ValueError as error:
-            raise BadValueError(column=OP_COLUMN, given=value, why=error) from error
-    return pa.array(ops, pa.int8()).take(encoded.indices)
 
 
 def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:

@@ -91,6 +91,7 @@ def partition_id(schema: Schema, partition_by: Sequence[Transform], values: Sequ
 
 
 def column_of(schema: Schema, transform: Transform) -> Column:
+    """Return the column of a transform; raises BadPartitionError."""
     column = schema.find(transform.column)
     if column is None:
         raise BadPartitionError("no such column in PARTITION BY", column=transform.column)

@@ -1,0 +1,161 @@
+"""A stream into a table whose driver and Python workers are killed in the middle of commits: rows beside a model.
+
+    python -m bench.spark_streams [--kills 20] [--files 200] [--rows 200]
+
+Every second blow kills the Python workers of a driver, so that tasks fail and are tried again; the others kill the
+driver with all its processes while a write of it is open, and the next driver goes on from its checkpoint. The model
+is each row of each file, once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bench.report import Figure, less, more, print_report
+from bench.rivals import PROJECT
+from tools.node_process import NodeProcess
+
+TABLE = "default.events"
+_POLL_SECONDS = 0.01
+#: Time for a driver to begin a write, and for the last one to end.
+_DRIVER_SECONDS_MAX = 120.0
+#: A blow falls at most so long after a write was seen to be open: before, during and after its commit.
+_AFTER_SECONDS_MAX = 0.6
+_OPEN = "SELECT count(*) FROM system.transactions WHERE state = 'running' AND actor LIKE '%of Spark%'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLoss:
+    """Rows of a stream that was killed, beside the model."""
+
+    sent: int
+    lost: int
+    twice: int
+    drivers_killed: int
+    workers_killed: int
+    seconds: float
+
+
+def stream_loop(folder: Path, *, kills: int, files: int, rows: int, seed: int) -> StreamLoss:
+    """Run a stream to its end, with so many blows."""
+    rng = random.Random(seed)  # moments of blows
+    source = folder / "source"
+    source.mkdir(parents=True)
+    for number in range(files):
+        lines = [json.dumps({"a": number * rows + row, "b": f"x{row}"}) for row in range(rows)]
+        (source / f"{number:06}.json").write_text("\n".join(lines))
+    began = time.monotonic()
+    with _node(folder) as node:
+        node.connection.sql(f"CREATE TABLE {TABLE} (a BIGINT NOT NULL, b STRING) ENGINE = MergeTree ORDER BY a")
+        drivers = workers = 0
+        for blow in range(kills):
+            process = _driver(folder, node)
+            _wait_open(node, process)
+            if blow % 2 and _kill_workers(process):
+                workers += 1
+                _wait_open(node, process)
+            time.sleep(rng.uniform(0.0, _AFTER_SECONDS_MAX))
+            _kill(process)
+            drivers += 1
+        last = _driver(folder, node)
+        if last.wait(_DRIVER_SECONDS_MAX * 5) != 0:
+            raise RuntimeError(f"the last driver failed:\n{(folder / 'driver.log').read_text()[-4000:]}")
+        [(count, distinct)] = node.connection.sql(f"SELECT count(*), count(DISTINCT a) FROM {TABLE}").rows
+    sent = files * rows
+    return StreamLoss(
+        sent=sent,
+        lost=sent - distinct,
+        twice=count - distinct,
+        drivers_killed=drivers,
+        workers_killed=workers,
+        seconds=time.monotonic() - began,
+    )
+
+
+@contextmanager
+def _node(folder: Path) -> Iterator[NodeProcess]:
+    node = NodeProcess(folder / "node")
+    node.start()
+    try:
+        node.wait_ready()
+        yield node
+    finally:
+        node.kill()
+
+
+def _driver(folder: Path, node: NodeProcess) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "bench.stream_driver", node.url, TABLE]
+    command += [str(folder / name) for name in ("source", "checkpoint", "scratch")]
+    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(PROJECT / "src"), str(PROJECT)])}
+    with (folder / "driver.log").open("ab") as log:
+        # A session of its own, so that its JVM and its workers are killed with it.
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+
+def _wait_open(node: NodeProcess, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a write is open, or the driver has ended because it has written all."""
+    deadline = time.monotonic() + _DRIVER_SECONDS_MAX
+    while process.poll() is None and not node.value(_OPEN):
+        if time.monotonic() > deadline:
+            raise TimeoutError("the driver begins no write")
+        time.sleep(_POLL_SECONDS)
+
+
+def _kill_workers(process: subprocess.Popen[bytes]) -> bool:
+    """Kill the Python workers of a driver, not the process that forks them; `False`: there are none."""
+    killed = False
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                parent = child.parent()
+                if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()):
+                    child.kill()
+                    killed = True
+    return killed
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def figures_of(loss: StreamLoss) -> list[Figure]:
+    return [
+        less("stream_lost", loss.lost, "rows", 0),
+        less("stream_twice", loss.twice, "rows", 0),
+        more("stream_drivers_killed", loss.drivers_killed, "drivers"),
+        more("stream_workers_killed", loss.workers_killed, "times"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tilth-streams-") as folder:
+        loss = stream_loop(
+            Path(folder), kills=arguments.kills, files=arguments.files, rows=arguments.rows, seed=arguments.seed
+        )
+    print_report("spark_streams", figures_of(loss))
+
+
+if __name__ == "__main__":
+    main()
