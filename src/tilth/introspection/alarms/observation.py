@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from tilth.base.errors import UnavailableError
+from tilth.base.hybrid import milliseconds
 from tilth.catalog import Catalog, InsertPressure, TableVersion
 from tilth.control.context.services import Services
 from tilth.ingest import StreamState
@@ -62,6 +63,16 @@ class Observation:
     def readers(self) -> list[ReaderLease]:
         """Leases of readers that have not expired."""
         return [each for each in self.read(lambda catalog: catalog.readers.list()) if each.expires_ms > self.now_ms]
+
+    def unread_since_ms(self, lease: ReaderLease) -> int | None:
+        """Return when the first version came that a reader of changes has not read; None: it has read all."""
+
+        def after(catalog: Catalog) -> int | None:
+            version = catalog.history.version_at(lease.table, lease.snapshot_ts) or 0
+            return catalog.history.time_of(lease.table, version + 1)
+
+        ts = self.read(after)
+        return None if ts is None else milliseconds(ts)
 
     @cached_property
     def pressed(self) -> list[tuple[TableDef, dict[str, InsertPressure]]]:

@@ -102,16 +102,22 @@ def _mutations(seen: Observation) -> Iterator[AlarmFinding]:
 def _readers(seen: Observation) -> Iterator[AlarmFinding]:
     for lease in seen.readers:
         table = seen.relations.get(lease.table)
-        if table is None or not seen.is_mine(lease.table) or seen.now_ms - lease.opened_ms < READER_SECONDS_MAX * 1000:
+        if table is None or not seen.is_mine(lease.table):
+            continue
+        since_ms = seen.unread_since_ms(lease) if lease.name else lease.opened_ms
+        if since_ms is None or seen.now_ms - since_ms < READER_SECONDS_MAX * 1000:
             continue
         who = lease.client or f"a reader of server {lease.holder}"
+        deed = "has read"
+        if lease.name:
+            who, deed = f"the stream {lease.name} of {who}", "has not read the changes of"
         yield AlarmFinding(
             database=table.database,
             table=table.name,
             subject=lease.id,
-            sentence=f"{who} has read {full_name(table)} since {show_time(lease.opened_ms)}, and all files that were "
+            sentence=f"{who} {deed} {full_name(table)} since {show_time(since_ms)}, and all files that were "
             "replaced since then stay",
-            since_ms=lease.opened_ms,
+            since_ms=since_ms,
         )
 
 
@@ -222,7 +228,8 @@ TABLE_ALARMS = (
     Alarm(
         name="reader_holds_files",
         severity=Severity.WARNING,
-        meaning="A reader has held a snapshot for more than an hour, so that replaced files of its table stay.",
+        meaning="A reader has held a snapshot for more than an hour, or a stream has not read changes for so long, so that "
+        "replaced files of its table stay.",
         todo="End the query or the program that the sentence names, if nobody needs it.",
         page="docs/operate/recovery.md#what-keeps-old-files",
         minutes=10,

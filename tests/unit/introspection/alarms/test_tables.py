@@ -160,6 +160,26 @@ def test_a_reader_that_reads_for_long(world: AlarmWorld) -> None:
     assert found == {f"127.0.0.1:7 (report-builder) {rest}", f"a reader of server s1 {rest}"}
 
 
+def test_a_stream_that_does_not_read_on(world: AlarmWorld) -> None:
+    hour_ms = READER_SECONDS_MAX * 1000
+    insert(world, 1)
+    uuid, readers = table_of(world).uuid, world.catalog.readers
+    last = world.catalog.parts.version(uuid).last_commit_ts
+    readers.open(uuid, last, "s1", 9 * hour_ms, name="billing", client="127.0.0.1:7 (spark)")
+    # A table without changes is no work that waits.
+    world.clock.advance(2 * READER_SECONDS_MAX)
+    assert world.found("reader_holds_files") == []
+    insert(world, 1)
+    world.clock.advance(READER_SECONDS_MAX - 1)
+    assert world.found("reader_holds_files") == []
+    world.clock.advance(1)
+    [finding] = world.found("reader_holds_files")
+    assert finding.sentence == (
+        "the stream billing of 127.0.0.1:7 (spark) has not read the changes of default.t since "
+        "2026-01-01 02:00:00 UTC, and all files that were replaced since then stay"
+    )
+
+
 def test_a_transaction_that_the_database_has_lost(world: AlarmWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.found("transaction_lost") == []
     lost = LostTxn(
