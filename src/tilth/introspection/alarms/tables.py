@@ -228,8 +228,8 @@ TABLE_ALARMS = (
     Alarm(
         name="reader_holds_files",
         severity=Severity.WARNING,
-        meaning="A reader has held a snapshot for more than an hour, or a stream has not read changes for so long, so that "
-        "replaced files of its table stay.",
+        meaning="A reader has held a snapshot for more than an hour, or a stream has not read changes for so long, so "
+        "that replaced files of its table stay.",
         todo="End the query or the program that the sentence names, if nobody needs it.",
         page="docs/operate/recovery.md#what-keeps-old-files",
         minutes=10,
