@@ -1,6 +1,6 @@
 """A stream of a table's changes in a user's Spark: each version exactly once, whatever maintenance does in between.
 
-The oracle is the difference of two versions as `VERSION AS OF` reads them. Costs about 60 s.
+The oracle is the difference of two versions as `VERSION AS OF` reads them. Costs about 90 s.
 """
 
 from __future__ import annotations
