@@ -133,7 +133,8 @@ def known_options(options: Mapping[str, str], known: Collection[str]) -> dict[st
     for name in given:
         if name not in known:
             listed = ", ".join(sorted(each for each in known if each != PATH))
-            raise SparkOptionError("the data source tilth has no such option", option=name, known=listed)
+            hint = "correct its name, or leave it out"
+            raise SparkOptionError("the data source tilth has no such option", option=name, known=listed, hint=hint)
     return given
 
 
