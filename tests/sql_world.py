@@ -89,6 +89,9 @@ class FakeDispatch:
         self.configs = warehouse_configs([])
         self.drained: dict[str, str] = {}
 
+    def tasks_at_once(self, warehouse: str) -> int:
+        return 1
+
     def new_spec(
         self,
         kind: TaskKind,

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -32,9 +34,12 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 class SparkCluster:
     """One master and some workers in one folder, with the logs of all."""
 
-    def __init__(self, folder: Path, *, workers: int, cores: int) -> None:
-        """`cores`: of each worker."""
+    def __init__(self, folder: Path, *, workers: int, cores: int, hidden: Sequence[Path] = ()) -> None:
+        """`cores`: of each worker. `hidden`: folders that workers and executors do not see, as those of another
+        machine; that needs the right to make namespaces of mounts.
+        """
         self.folder = folder
+        self._hidden = [*hidden]
         self._cores = cores
         self._port = free_port()
         self.secret = secrets.token_hex(16)
@@ -80,7 +85,7 @@ class SparkCluster:
         before = _count(self._log(name), "Successfully registered")
         arguments = ["--host", "127.0.0.1", "--cores", str(self._cores), "--memory", MEMORY, "--webui-port", "0"]
         arguments += ["--work-dir", str(self.folder / f"work{number}"), self.master]
-        self._start(self._workers[number], name, _WORKER, arguments)
+        self._start(self._workers[number], name, _WORKER, arguments, begin=self._begin())
         self._wait_for(name, "Successfully registered", before)
 
     def stop(self) -> None:
@@ -118,7 +123,23 @@ class SparkCluster:
     def kill_master(self) -> None:
         self._master.kill()
 
-    def _start(self, process: OwnProcess, name: str, kind: str, arguments: list[str], *, options: str = "") -> None:
+    def _begin(self) -> list[str]:
+        """Return the first words of a command that does not see the hidden folders; its process is the command's."""
+        if not self._hidden:
+            return []
+        mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(folder))}" for folder in self._hidden)
+        return ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"']
+
+    def _start(
+        self,
+        process: OwnProcess,
+        name: str,
+        kind: str,
+        arguments: list[str],
+        *,
+        options: str = "",
+        begin: Sequence[str] = (),
+    ) -> None:
         home = spark_home()
         # As the scripts of Spark want it: `spark-class` becomes the JVM.
         environment = {
@@ -132,7 +153,7 @@ class SparkCluster:
             "PATH": os.environ["PATH"],
         }
         words = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
-        process.start([*words, str(home / "bin" / "spark-class"), kind, *arguments], self._log(name))
+        process.start([*begin, *words, str(home / "bin" / "spark-class"), kind, *arguments], self._log(name))
 
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"

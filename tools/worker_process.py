@@ -49,6 +49,10 @@ class WorkerRun:
         assert self._process is not None
         return self._process.pid
 
+    def add_options(self, *options: str) -> None:
+        """Add options of the command for the next start."""
+        self._arguments += options
+
     def change_environment(self, environment: Mapping[str, str]) -> None:
         """Set variables for the next start, beside those of this process."""
         self._environment |= environment

@@ -30,7 +30,8 @@ import tilth.query.worker.spark
 import tilth.query.worker.target_spark
 import tilth.query.worker.writing_spark
 import tilth.storage.read.overlay_spark
-import tilth.storage.read.spark  # noqa: F401
+import tilth.storage.read.spark
+import tilth.warehouse.session.beside_spark  # noqa: F401
 
 __all__: list[str] = []
 

@@ -320,7 +320,12 @@ class Node:
         self._member = Member(
             self._clock,
             self.catalog,
-            Joining(name=self._server, run=self._run_id, version=version("tilth")),
+            Joining(
+                name=self._server,
+                run=self._run_id,
+                version=version("tilth"),
+                servers_max=membership.servers_max,
+            ),
             bounds=membership.bounds,
             liveness=opened.liveness,
             on_change=self._servers_changed,

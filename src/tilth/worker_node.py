@@ -15,6 +15,7 @@ import os
 import socket
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -45,6 +46,7 @@ from tilth.warehouse import (
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.errors import BadTokenError
 from tilth.warehouse.remote.link import WorkerLink
+from tilth.warehouse.remote.shared import LastOver, MemberTasks, SharedWorker, handlers_by_caller, runners_by_owner
 from tilth.warehouse.remote.token import VARIABLE, service_token
 from tilth.warehouse.remote.wire import WIRE_VERSION, Registration, StorageProbe
 from tilth.warehouse.remote.workers import Handler
@@ -62,6 +64,8 @@ class WorkerOptions:
 
     #: Address of the server, or addresses of several of one catalog with commas between.
     server: str
+    #: `True`: it serves all of them at once; else one at a time.
+    serves_all: bool = False
     warehouse: str
     name: str
     folder: Path
@@ -87,24 +91,27 @@ class WorkerNode:
         self._traces = read_settings(TraceSettings, given)
         self._folder = _prepare_folder(options.folder)
         self._parts = ExitStack()
-        self._channel = Channel(self._clock, random_id, options.server, token=options.token)
+        urls = options.server.split(",") if options.serves_all else [options.server]
+        #: A channel to the server, or to each of several that it serves at once.
+        self._channels = [Channel(self._clock, random_id, url, token=options.token) for url in urls]
         self._session = WorkerSession(
             self._settings,
             folder=str(self._folder / "spark"),
             log_folder=str(self._folder / "log"),
             class_data=class_data(self._settings, default=self._folder / "class-data"),
         )
-        self._link: WorkerLink | None = None
+        self._links: list[WorkerLink] = []
 
     @property
     def server(self) -> str:
-        """Address of the server that it calls now."""
-        return self._channel.url
+        """Address of the server that it calls now, or addresses of all that it serves."""
+        return ", ".join(channel.url for channel in self._channels)
 
     @property
     def refusal(self) -> TilthError | None:
-        """Reason why the server refuses it for good."""
-        return None if self._link is None else self._link.refusal
+        """Reason why the server refuses it for good, or why all of them do."""
+        refusals = [link.refusal for link in self._links]
+        return refusals[0] if refusals and None not in refusals else None
 
     def start(self) -> None:
         """Return when the server has registered the worker. Raises what prevents it, with nothing left running."""
@@ -124,16 +131,21 @@ class WorkerNode:
         server = HttpServer(self._clock, app, host=options.listen_host, port=options.listen_port)
         server.start()
         self._parts.callback(server.stop)
-        self._link = WorkerLink(
-            self._clock,
-            random_id,
-            self._channel,
-            self._registration(server.url),
-            check_storage=self._check_storage,
-            over=self._over,
-        )
-        handlers |= self._link.handlers()
-        self._link.try_server()
+        over = LastOver(self._over, servers=len(self._channels))
+        self._links = [
+            WorkerLink(
+                self._clock,
+                random_id,
+                channel,
+                self._registration(server.url),
+                check_storage=self._check_storage,
+                over=over,
+                shares_worker=len(self._channels) > 1,
+            )
+            for channel in self._channels
+        ]
+        handlers |= handlers_by_caller(self._links)
+        there = self._try_servers()
         self._session.start()
         self._parts.callback(self._session.stop)
         worker = EmbeddedWorker(
@@ -143,37 +155,72 @@ class WorkerNode:
             memory_bytes=settings.memory_bytes,
             threads=settings.write_slots,
         )
-        for kind, runner in self._runners().items():
+        shared = SharedWorker(worker)
+        members = [shared.member() for _ in self._links]
+        runners = {member: self._runners(channel) for member, channel in zip(members, self._channels, strict=True)}
+        for kind, runner in runners_by_owner(shared, runners).items():
             worker.register(kind, runner)
         worker.start()
         self._parts.callback(worker.stop)
         # Before the first task: a consumer that moves here must not wait for Python and for classes.
         self._session.warm_if_possible(with_query=True)
-        self._link.join(worker)
+        for link, member in zip(self._links, members, strict=True):
+            self._join(link, member, is_there=link in there)
         _log.info("worker_started", worker=options.name, server=self.server, warehouse=options.warehouse)
 
     def stop(self, reason: str) -> None:
         """Wait a while for running tasks, unregister, and end Spark."""
-        if self._link is not None:
-            self._link.leave(reason, drain_seconds=DRAIN_SECONDS_MAX)
+        with ThreadPoolExecutor(max(1, len(self._links)), "tilth-leave") as pool:
+            for link in self._links:
+                pool.submit(link.leave, reason, drain_seconds=DRAIN_SECONDS_MAX)
         self.close()
 
     def close(self) -> None:
         """End at once; does nothing a second time."""
-        if self._link is not None:
-            self._link.close()
+        for link in self._links:
+            link.close()
         self._session.keep_ended()
         self._parts.close()
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
     def kill_spark(self) -> None:
         """End Java at once, for a stop that lasts too long."""
         self._session.keep_ended()
         self._session.kill_if_alive()
 
-    def _runners(self) -> dict[TaskKind, Runner]:
-        consumers, queries = RemoteConsumerCalls(self._channel), RemoteQueryCalls(self._channel)
-        return all_runners(self._clock, queries, consumers)
+    def _try_servers(self) -> list[WorkerLink]:
+        """Return the links whose servers would accept this worker now. Raises the refusal of the first one if there is
+        none; of several, others are tried again while it runs.
+        """
+        there, errors = list[WorkerLink](), list[TilthError]()
+        for link in self._links:
+            try:
+                link.try_server()
+            except TilthError as error:
+                errors.append(error)
+                _log.warning("server_not_there", url=link.url, reason=error)
+            else:
+                there.append(link)
+        if not there:
+            raise errors[0]
+        return there
+
+    def _join(self, link: WorkerLink, member: MemberTasks, *, is_there: bool) -> None:
+        """Register at a server; at one of several that is not there, as soon as it is."""
+        cores = self._session.parallelism.cores
+        if is_there:
+            try:
+                link.join(member, cores=cores)
+                return
+            except UnavailableError as error:
+                if len(self._links) == 1:
+                    raise
+                _log.warning("server_not_there", url=link.url, reason=error)
+        link.join_when_there(member, cores=cores)
+
+    def _runners(self, channel: Channel) -> dict[TaskKind, Runner]:
+        return all_runners(self._clock, RemoteQueryCalls(channel), RemoteConsumerCalls(channel))
 
     def _registration(self, url: str) -> Registration:
         settings, options = self._settings, self._options
@@ -187,7 +234,6 @@ class WorkerNode:
             host=socket.gethostname(),
             pid=os.getpid(),
             master=settings.master,
-            cores=self._session.cores,
             memory_bytes=settings.memory_bytes,
             slots=settings.query_slots + OTHER_TASKS if is_query else settings.write_slots,
         )

@@ -75,6 +75,7 @@ NAMES_ALLOWED = {
     "storage/store/replicas/new_copies.py": {"tell"},
     "storage/store/protocol.py": {"tell"},
     "storage/store/backends/streams.py": {"tell"},
+    "query/results/stored.py": {"tell"},
 }
 
 

@@ -1,30 +1,27 @@
-"""A mailbox for tasks in the middle of a plan: their rows go to other tasks, so they leave their answers in files.
+"""A mailbox for tasks that fail in the middle of a plan: their letter is in the text of what they raise.
 
-Covers: one file for each answer, as bytes. Does not cover: the form of answers (model/answer.py), running tasks
-(warehouse/session/spark.py).
-Always holds: a letter is complete or absent; only regular files with the names of letters are read, up to a size.
+Spark brings the text of a task's error to its driver, and nothing else of it.
+
+Covers: a letter in a text, and its way out. Does not cover: the form of letters (model/answer.py), answers of tasks
+that end well (warehouse/session/beside_spark.py).
+Always holds: a letter is whole or absent; one of another job, or in a value of a row, is none, for nobody can guess the
+mark of a mailbox.
 """
 
 from __future__ import annotations
 
-import os
+import base64
+import binascii
 import re
-import shutil
-import stat
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilth.base.errors import TilthError
-from tilth.base.units import MIB
+from tilth.base.ids import random_id
+from tilth.base.units import KIB
 
-#: Upper bound for the answer of a task, which has only facts about files and ranges of offsets.
-ANSWER_BYTES_MAX = 256 * MIB
-_BEING_WRITTEN = ".part"
-_NAME = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
-#: Flags for reading a letter: links are not followed, and opening a pipe does not wait for its writer.
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+#: Upper bound for a letter, which has the facts of an error.
+LETTER_BYTES_MAX = 64 * KIB
+_FORM = "tilth-letter:{mark}:{letter}:end"
 
 
 class AnswerUnreadableError(TilthError):
@@ -33,62 +30,34 @@ class AnswerUnreadableError(TilthError):
     code = "TASK_ANSWER_UNREADABLE"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Letter:
-    """The answer of one attempt of a task."""
-
-    key: int
-    attempt: int
-    packed: bytes
+class LetterError(Exception):
+    """Error of a task, with a letter for its driver in the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """A folder to which tasks send answers and from which their driver reads them; goes to the tasks by value."""
+    """The mark of the letters of one job; goes to its tasks by value."""
 
-    folder: str
+    mark: str
 
-    def send(self, packed: bytes, *, key: int, attempt: int) -> None:
-        """Write the answer of a task atomically. Raises OSError."""
-        path = os.path.join(self.folder, f"{key}-{attempt}")
-        with open(f"{path}-{os.getpid()}{_BEING_WRITTEN}", "wb") as file:
-            file.write(packed)
-        os.replace(file.name, path)
-
-    def letters(self) -> list[Letter]:
-        """Return all letters in the order of their keys and attempts. Raises AnswerUnreadableError."""
-        # The folder may be gone with its parent, as after Spark was killed.
-        names = os.listdir(self.folder) if os.path.isdir(self.folder) else ()
-        return sorted(self._letter(name) for name in names if not name.endswith(_BEING_WRITTEN))
-
-    def _letter(self, name: str) -> Letter:
-        found = _NAME.fullmatch(name)
-        if found is None:
-            raise AnswerUnreadableError("there is a file in a mailbox that no task of this job has sent", file=name)
-        try:
-            packed = _content(os.path.join(self.folder, name))
-        except OSError as error:
-            raise AnswerUnreadableError(task=found[1], attempt=found[2], reason=error.strerror) from error
-        if packed is None:
-            reason = f"it is no regular file of {ANSWER_BYTES_MAX} bytes at most"
-            raise AnswerUnreadableError(task=found[1], attempt=found[2], reason=reason)
-        return Letter(int(found[1]), int(found[2]), packed)
-
-
-def _content(path: str) -> bytes | None:
-    with os.fdopen(os.open(path, _READ), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > ANSWER_BYTES_MAX:
+    def letter(self, packed: bytes) -> LetterError | None:
+        """Return what a task raises so that its driver gets the letter; None: it is too long."""
+        if len(packed) > LETTER_BYTES_MAX:
             return None
-        return file.read(ANSWER_BYTES_MAX)
+        return LetterError(_FORM.format(mark=self.mark, letter=base64.b64encode(packed).decode()))
+
+    def find(self, text: str) -> bytes | None:
+        """Return the letter in the text of Spark's error; None: there is none. Raises AnswerUnreadableError."""
+        form = _FORM.format(mark=re.escape(self.mark), letter=r"([A-Za-z0-9+/=]*)")
+        found = re.search(form, text)
+        if found is None:
+            return None
+        try:
+            return base64.b64decode(found[1], validate=True)
+        except binascii.Error as error:
+            raise AnswerUnreadableError("the error of a task cannot be read", reason=error) from None
 
 
-@contextmanager
-def mailbox_in(parent: str) -> Iterator[Mailbox]:
-    """An empty mailbox for one job below a folder that all tasks see; it is removed at the end."""
-    # Only this user can write into a folder of mkdtemp.
-    mailbox = Mailbox(tempfile.mkdtemp(prefix="mail-", dir=parent))
-    try:
-        yield mailbox
-    finally:
-        shutil.rmtree(mailbox.folder, ignore_errors=True)
+def new_mailbox() -> Mailbox:
+    """Return a mailbox with a mark of its own."""
+    return Mailbox(random_id())

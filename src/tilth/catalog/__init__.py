@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         Update,
     )
     from tilth.catalog.services.placements import Placements
+    from tilth.catalog.services.results import ResultFolder, ResultFolders
     from tilth.catalog.services.servers import Joining, Servers
     from tilth.catalog.services.switches import MOVED
     from tilth.catalog.services.table_leases import TableLeases

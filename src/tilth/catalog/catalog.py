@@ -34,6 +34,7 @@ from tilth.catalog.services.copy_notes import CopyNotes
 from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.placements import Placements
 from tilth.catalog.services.readers import Readers
+from tilth.catalog.services.results import ResultFolders
 from tilth.catalog.services.servers import Servers
 from tilth.catalog.services.service_audit import AuditLog
 from tilth.catalog.services.storages import Storages
@@ -124,6 +125,7 @@ class Catalog:
         self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
+        self.results = ResultFolders(clock, self.state)
         self.audit = AuditLog(clock, self.clock, kv)
         self.throttle = Throttle(clock, self.parts, self.services, self._counters)
 

@@ -62,6 +62,8 @@ class OffsetStart(StrEnum):
     LATEST = "latest"
 
 
+#: Most tasks that share one round, whatever the size of a cluster.
+ROUND_TASKS_MAX = 256
 _ERROR_MODES = {name.value: name for name in ErrorMode} | {"default": ErrorMode.THROW}
 _STARTS = {"": OffsetStart.EARLIEST, "smallest": OffsetStart.EARLIEST, "largest": OffsetStart.LATEST}
 _STARTS |= {name.value: name for name in OffsetStart}
@@ -311,9 +313,9 @@ class KafkaConfig:
     round_tasks_max: int = kafka_setting(
         "kafka_round_tasks_max",
         0,
-        within(int, 0, 256),
-        "Spark tasks that share one large round; 0: one for each core. More: faster rounds. Fewer: fewer and larger "
-        "parts.",
+        within(int, 0, ROUND_TASKS_MAX),
+        "Spark tasks that share one large round; 0: one for each core of its Spark, on a cluster of the executors that "
+        "are there when it begins. More: faster rounds. Fewer: fewer and larger parts.",
     )
     skip_unknown: bool = kafka_setting(
         "input_format_skip_unknown_fields",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of, within
 from tilth.base.units import parse_seconds
 from tilth.membership.member import Bounds
+from tilth.model.server import SERVERS_BOUND, SERVERS_MAX
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -49,6 +50,16 @@ class MembershipSettings:
         "until it is right again. The same on all servers. Larger: machines without NTP can serve. Smaller: times of "
         "commits, and `AS OF`, are closer to the truth.",
         unit="seconds",
+    )
+
+    servers_max: int = node_setting(
+        "server.servers-max",
+        SERVERS_MAX,
+        within(int, 1, SERVERS_BOUND),
+        "Servers of one catalog that may live at once; a server that joins reads its own setting. More: more of them "
+        "share the tables; each polls the others and holds connections to the database. Fewer: one that was started "
+        "by mistake is refused.",
+        unit="servers",
     )
 
     @property

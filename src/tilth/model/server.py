@@ -11,11 +11,13 @@ from hashlib import blake2b
 
 import msgspec
 
-#: Servers of one catalog that may live at once.
+#: Servers of one catalog that may live at once, where nobody has set it.
 SERVERS_MAX = 64
 #: Bound of the numbers of servers: each process that joins a catalog gets the next free one, and after the last the
 #: first again.
 NUMBERS = 1024
+#: Most servers that may live at once: the number of one that has ended is not assigned again for a while.
+SERVERS_BOUND = NUMBERS // 2
 #: Name by which one server is chosen, like the host of a table, for jobs that run once for all servers.
 COORDINATOR = "steward"
 

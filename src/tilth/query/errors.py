@@ -38,6 +38,12 @@ class ResultTooLargeError(InvalidInputError):
     code = "RESULT_TOO_LARGE"
 
 
+class ResultLostError(RetryError):
+    """rows of the result are lost"""
+
+    code = "RESULT_LOST"
+
+
 class BadDefinitionError(InvalidInputError):
     """the definition of the table contradicts itself"""
 

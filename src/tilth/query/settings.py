@@ -104,10 +104,10 @@ class SessionSettings:
     )
     max_insert_tasks: int = session_setting(
         "max_insert_tasks",
-        32,
-        within(int, 1, 10_000),
+        0,
+        within(int, 0, 10_000),
         "Spark tasks in which an INSERT .. SELECT computes its last stage and writes. More: more cores at work, more "
-        "and smaller parts. Fewer: larger parts.",
+        "and smaller parts. Fewer: larger parts. 0: as many as its Spark runs at once, 32 at least.",
         unit="tasks",
     )
     prune_parts: bool = session_setting(

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         check_size,
         list_files,
         make_folder,
+        new_stream,
         new_whole_file,
         open_file,
         put,
@@ -90,9 +91,15 @@ if TYPE_CHECKING:
         remove_listed,
         stamp_of,
     )
-    from tilth.storage.store.files.removal import clean_transaction, count_left, drop_table_folder, remove_data
+    from tilth.storage.store.files.removal import (
+        clean_transaction,
+        count_left,
+        drop_table_folder,
+        remove_data,
+        remove_folder,
+    )
     from tilth.storage.store.files.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
-    from tilth.storage.store.files.whole import whole_checksum
+    from tilth.storage.store.files.whole import read_whole, whole_checksum
     from tilth.storage.store.locations.location import (
         chosen_root,
         location_text,

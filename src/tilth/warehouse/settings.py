@@ -24,6 +24,7 @@ from tilth.base.settings import (
 )
 from tilth.base.units import parse_bytes, parse_seconds
 from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
+from tilth.warehouse.parallelism import cores_of, write_slots_of
 
 #: Cancelled work that goes on is stopped after this share of `warehouse.hang-bound`, so that it ends before its JVM.
 STOP_SHARE = 0.25
@@ -142,7 +143,8 @@ class WarehouseSettings:
         0,
         within(int, 0, 1024),
         "Inserts and merges that run at once, consumers not counted; merges take half of them at most. More: small "
-        "parts fold sooner. Fewer: queries keep the machine. 0: one and a half for each core, at least 4.",
+        "parts fold sooner. Fewer: queries keep the machine. 0: one and a half for each core, on a cluster those of "
+        "the executors that are there; at least 4.",
         unit="tasks",
     )
     memory_bytes: int = node_setting(
@@ -228,6 +230,8 @@ class WarehouseSettings:
     )
 
     logs: LogSettings = contained(LogSettings)
+    #: The slots of warehouses that write are those that were set; else they follow the executors of a cluster.
+    are_write_slots_given: bool = False
 
     @property
     def slots(self) -> dict[str, int]:
@@ -243,6 +247,7 @@ def warehouse_settings(given: Mapping[str, str]) -> WarehouseSettings:
     read = read_settings(WarehouseSettings, given)
     return replace(
         read,
-        write_slots=read.write_slots or max(4, (os.cpu_count() or 1) * 3 // 2),
+        write_slots=read.write_slots or write_slots_of(cores_of(read.master, machine_cores=os.cpu_count() or 1)),
+        are_write_slots_given=read.write_slots > 0,
         memory_bytes=read.memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
     )

@@ -8,7 +8,8 @@ import msgspec
 
 
 class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Cores, memory and disk of a worker's machine, and what of them is free; 0: not known."""
+    """Cores, memory and disk of a worker's machine, or the cores of its cluster, and what of them is free; 0: not
+    known."""
 
     cores: int = 0
     free_cores: float = 0.0
@@ -17,6 +18,14 @@ class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
     #: Disk with the temporary files of its Spark.
     disk_bytes: int = 0
     free_disk_bytes: int = 0
+    #: Tasks of Spark that share a scan, a shuffle or a round, and where that number is from.
+    tasks: int = 0
+    tasks_reason: str = ""
+    #: Slots of a warehouse that writes, by the executors of a cluster; 0: those with which the worker has joined.
+    write_slots: int = 0
+    #: Slots and memory that tasks of other servers take on a worker that serves several.
+    taken_slots: int = 0
+    taken_memory_bytes: int = 0
     #: Milliseconds since 1970, by the server's clock; 0: it has never reported.
     reported_ms: int = 0
 
@@ -58,6 +67,7 @@ class WarehouseInfo:
 
     name: str
     workers: int
+    #: Slots now, of all workers.
     slots: int
     running: int
     waiting: int
@@ -71,6 +81,9 @@ class WarehouseInfo:
     master: str = ""
     worker_cores: int = 0
     worker_memory_bytes: int = 0
+    #: Tasks of Spark that share a scan, a shuffle or a round of this warehouse, on all workers, and where that is from.
+    tasks: int = 0
+    tasks_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

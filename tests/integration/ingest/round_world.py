@@ -193,7 +193,8 @@ class RoundWorld:
         order = ORDER_DECODER.decode(dispatcher.payload)
         session = self._spark.new_session(pool=QUERY_WAREHOUSE)
         spec = dispatcher.new_spec(TaskKind.CONSUME, warehouse="write", table="default.k", payload=b"")
-        context = TaskContext(spec=spec, session=session, cancelled=is_over)
+        fit = partial(self._spark.fit, session)
+        context = TaskContext(spec=spec, session=session, cancelled=is_over, fit=fit)
         broker = FileBroker(self.topic, is_over)
         consumer = ResidentConsumer(
             clock,

@@ -319,17 +319,18 @@ def test_views_that_only_look_as_if_they_did_are_not(tmp_path: Path, spark: Work
 
 
 def test_rounds_leave_nothing_behind(tmp_path: Path, spark: WorkerSession) -> None:
-    """Neither mailboxes nor accumulators, nor cached rows, nor temporary views but one."""
+    """Neither files nor accumulators, nor cached rows, nor temporary views but one."""
     world = world_of(tmp_path, spark, kafka_max_block_size="5")
     world.view("v", ID | V, "SELECT id, CAST(x AS BIGINT) AS v FROM k")
     world.topic.put([[message(number, **({"x": "bad"} if number == 3 else {})) for number in range(20)]])
     world.drain(1)
     before = len(pyspark.accumulators._accumulatorRegistry)
+    temporary = Path(str(spark.context._temp_dir))
+    files = sorted(temporary.rglob("*"))
     world.topic.put([[message(number) for number in range(60)]])
     world.drain(1)
     assert len(rounds_of(world)) == 12
     assert len(pyspark.accumulators._accumulatorRegistry) == before
     context: Any = spark.context
-    boxes = Path(context._temp_dir)
-    assert (boxes.is_dir(), list(boxes.glob("mail-*"))) == (True, [])
+    assert (temporary.is_dir(), sorted(temporary.rglob("*"))) == (True, files)
     assert context._jsc.sc().getPersistentRDDs().size() == 0

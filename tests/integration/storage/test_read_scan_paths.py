@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 import tilth.storage.read.scan_paths as scan_paths
 import tilth.storage.read.spark as storage_spark
 from tilth.base.errors import TilthError
+from tilth.base.mailbox import new_mailbox
 from tilth.model.delta import Delta, WrittenDelta, deleted_rows
 from tilth.model.part import Part, PartName
 from tilth.model.snapshot import Snapshot
@@ -47,7 +48,6 @@ from tilth.storage import (
     write_segments,
 )
 from tilth.storage.read.spark import file_error, located_snapshot, read_snapshot
-from tilth.warehouse import mailbox
 
 pytestmark = pytest.mark.integration
 _MIDNIGHT = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
@@ -298,11 +298,11 @@ def _plan(frame: DataFrame) -> str:
 
 
 def read_error(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> TilthError | None:
-    with mailbox(session) as letters:
-        frame = read_snapshot(session, snapshot, root, mailbox=letters)
-        with pytest.raises((PySparkException, Py4JError)) as raised:
-            frame.collect()
-        return file_error(raised.value, letters)
+    letters = new_mailbox()
+    frame = read_snapshot(session, snapshot, root, mailbox=letters)
+    with pytest.raises((PySparkException, Py4JError)) as raised:
+        frame.collect()
+    return file_error(raised.value, letters)
 
 
 def test_all_scan_paths_together_are_as_in_the_model(session: SparkSession, world: World) -> None:
@@ -460,6 +460,6 @@ def test_damaged_and_missing_files_are_named(session: SparkSession, world: World
 
 
 def test_an_error_that_no_task_sent_is_no_error_of_a_file(session: SparkSession) -> None:
-    with mailbox(session) as letters:
-        for text in ("something else", '<tilth:{"code":"X","facts":{},"hint":""}:tilth>'):
-            assert file_error(ValueError(text), letters) is None
+    letters = new_mailbox()
+    for text in ("something else", '<tilth:{"code":"X","facts":{},"hint":""}:tilth>'):
+        assert file_error(ValueError(text), letters) is None

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import tilth.storage.read.spark as storage_spark
+from tilth.base.mailbox import new_mailbox
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
@@ -27,7 +28,6 @@ from tilth.storage import (
     write_parts,
 )
 from tilth.storage.read.spark import file_error, read_snapshot
-from tilth.warehouse import mailbox
 
 pytestmark = pytest.mark.integration
 SCHEMA = Schema(
@@ -172,8 +172,8 @@ def test_a_damaged_and_a_missing_file_are_named(session: SparkSession, root: Sto
     for file, kind in ((damaged, PartFileCorruptError), (missing, PartFileNotFoundError)):
         with pytest.raises((PySparkException, Py4JError)) as raised:
             read_snapshot(session, _snapshot([file]), root).selectExpr("sum(k)").collect()
-        with mailbox(session) as letters:
-            error = file_error(raised.value, letters)
+        letters = new_mailbox()
+        error = file_error(raised.value, letters)
         assert isinstance(error, kind)
         assert f"{root}/" in error.message
         assert file.name in error.message

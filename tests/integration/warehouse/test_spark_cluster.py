@@ -1,5 +1,6 @@
 """A node on a real Spark standalone cluster, whose executors know nothing of this project but what Spark brings them:
-ingestion, queries and changes while executors, workers and the master are killed, and processes without the secret."""
+ingestion, queries and changes while executors, workers and the master are killed, and processes without the secret.
+Executors share the tables' folder with the node, and see nothing of the node's own."""
 
 from __future__ import annotations
 
@@ -56,8 +57,14 @@ class Source:
 
 
 @pytest.fixture(scope="module")
-def cluster(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    cluster = SparkCluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2)
+def node_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the node, which executors do not see."""
+    return tmp_path_factory.mktemp("node")
+
+
+@pytest.fixture(scope="module")
+def cluster(java_home: Path, node_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    cluster = SparkCluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2, hidden=[node_folder])
     try:
         cluster.start()
         yield cluster
@@ -66,12 +73,13 @@ def cluster(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def node(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+def node(cluster: SparkCluster, node_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     settings = cluster.settings | {
+        "storage.root": str(tmp_path_factory.mktemp("tables")),
         "warehouse.driver-memory": "1g",
         "warehouse.spark-conf": "spark.cores.max=2 spark.executor.cores=1 spark.executor.memory=600m",
     }
-    node = NodeProcess(tmp_path_factory.mktemp("node"), settings=settings)
+    node = NodeProcess(node_folder, settings=settings)
     try:
         node.start()
         node.wait_ready()
@@ -91,7 +99,7 @@ def tables(node: NodeProcess, broker: Broker) -> str:
         f"CREATE TABLE d.k (id BIGINT, v STRING) ENGINE = Kafka SETTINGS kafka_broker_list = '{broker.bootstrap}', "
         f"kafka_topic_list = '{topic}', kafka_group_name = '{topic}', kafka_format = 'JSONEachRow', "
         "kafka_num_consumers = 1, stream_flush_interval_ms = 300",
-        # One that Spark computes: its rows pass through the mailbox of the round.
+        # One that Spark computes: the facts of the tasks that read come beside their rows.
         "CREATE MATERIALIZED VIEW d.m TO d.t AS SELECT id, concat(v, '') AS v FROM d.k WHERE id >= 0",
         "CREATE TABLE d.u (id BIGINT, v STRING) ENGINE = MergeTree ORDER BY id UNIQUE KEY id",
     ):
@@ -140,10 +148,23 @@ def test_queries_and_changes_run_on_executors(node: NodeProcess, tables: str) ->
     assert sql("SELECT count(*), count(DISTINCT v) FROM d.u WHERE id >= 0").rows == [(20000, 2)]
     sql("DELETE FROM d.u WHERE id < 10")
     sql("OPTIMIZE TABLE d.u FINAL")
-    # A result of this size comes as files that executors write.
+    # A result of this size comes as files that executors write, beside those of the table.
     large = sql("SELECT u.id, repeat(u.v, 60) AS v FROM d.u u ORDER BY u.id").arrow()
     assert large.column("id").to_pylist() == list(range(10, 20000))
+    wait(lambda: results_of(node) == [], "files of the result to go")
+    numbers = sql("SELECT tasks, cores, tasks_reason FROM system.workers").rows
+    assert numbers == [(2, 2, "2 cores of 2 executors")]
+    assert sql("SELECT slots FROM system.warehouses WHERE name = 'write'").rows == [(4,)]
+    plan = sql("EXPLAIN SELECT count(*) FROM d.u GROUP BY v").rows[0][0]
+    assert plan.endswith("\n== Tasks ==\n2: 2 cores of 2 executors\n"), plan
+    assert "hashpartitioning" in plan
+    assert ", 2)" in plan
     assert all(row[2] for row in sql("SYSTEM VERIFY d.u").rows)
+
+
+def tasks_of(node: NodeProcess) -> tuple[int, str]:
+    [(tasks, reason)] = node.connection.sql("SELECT tasks, tasks_reason FROM system.workers").rows
+    return tasks, reason
 
 
 @pytest.mark.parametrize("dies", cases(["an executor", "everything"]))
@@ -169,6 +190,12 @@ def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_d
             cluster.kill_master()
             commits_go_on("the master was killed")
             cluster.start_master()
+            cluster.kill_worker(0)
+            cluster.kill_worker(1)
+            wait(lambda: tasks_of(node) == (1, "0 cores of 0 executors"), "no executors")
+            cluster.start_worker(0)
+            cluster.start_worker(1)
+            wait(lambda: tasks_of(node) == (2, "2 cores of 2 executors"), "executors that are counted")
         wait(lambda: len(cluster.executors()) == 2, "two executors")
     wait(lambda: node.value(CONSUMED) >= source.sent, "the rest of the topic")
     assert node.connection.sql("SELECT count(*), count(DISTINCT id) FROM d.t WHERE id >= 0").rows == [
@@ -280,9 +307,19 @@ def files_with(text: str, folder: Path) -> set[Path]:
     return found
 
 
+def tables_folder(node: NodeProcess) -> Path:
+    """Return the folder that executors share with the node."""
+    return Path(node.connection.sql("SELECT root FROM system.storages WHERE name = 'default'").rows[0][0])
+
+
+def results_of(node: NodeProcess) -> list[Path]:
+    """Return what is there of large results."""
+    return list(tables_folder(node).glob("results/*"))
+
+
 def unnamed(node: NodeProcess) -> set[str]:
     """Return the data files that the catalog does not name."""
-    files = {path.name for path in node.data.glob("tables/*/data/*.parquet")}
+    files = {path.name for path in tables_folder(node).glob("*/data/*.parquet")}
     named = {
         row[0] for table in ("parts", "trash") for row in node.connection.sql(f"SELECT file FROM system.{table}").rows
     }

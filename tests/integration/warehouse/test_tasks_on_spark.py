@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tilth.base.errors import CorruptError, ErrorKind
-from tilth.model.answer import answers_in, pack
-from tilth.warehouse import OverRows, TaskFailedError, WorkerSession, mailbox, run_tasks
+from tilth.base.mailbox import new_mailbox
+from tilth.model.answer import error_in, pack
+from tilth.warehouse import OverRows, Send, TaskFailedError, WorkerSession, mapped_beside, run_tasks
 
 pytestmark = pytest.mark.integration
 
@@ -92,17 +94,57 @@ def test_errors_of_making_the_rows_are_spark_s(session: SparkSession, make: obje
 
 
 def test_a_task_in_the_middle_of_a_plan_sends_its_answer(session: SparkSession) -> None:
-    with mailbox(session) as letters:
+    def middle(batches: Iterator[pa.RecordBatch], send: Send, /) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = batch.column(0).to_pylist()
+            yield batch
+            send(numbers[0], f"read {numbers}")
 
-        def middle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                numbers = batch.column(0).to_pylist()
-                yield batch
-                letters.send(pack(f"read {numbers}"), key=numbers[0], attempt=0)
+    # With a shuffle behind it and without one: tasks whose rows others read, and tasks that go on with them.
+    for is_shuffled in (True, False):
+        with mapped_beside(session.range(0, 4, 1, 2), middle, "id bigint", str) as (frame, answers):
+            assert answers.all() == []
+            rows = frame.groupBy("id").count() if is_shuffled else frame.where("id >= 0")
+            assert sum(answer[3] for answer in run_tasks(rows, totals(), tuple[int, int, list[str], int])) == 6
+            assert answers.all() == ["read [0, 1]", "read [2, 3]"]
+            accumulator = answers._accumulator.id()
+        # Any: pyspark ships no types for objects of the JVM.
+        jvm: Any = session.sparkContext._jvm
+        assert jvm.org.apache.spark.util.AccumulatorContext.get(accumulator).isEmpty()
 
-        rows = session.range(0, 4, 1, 2).mapInArrow(middle, "id bigint").groupBy("id").count()
-        assert sum(answer[3] for answer in run_tasks(rows, totals(), tuple[int, int, list[str], int])) == 6
-        assert answers_in(letters, str) == ["read [0, 1]", "read [2, 3]"]
+
+def test_a_task_in_the_middle_of_a_plan_sends_an_error_and_goes_on(session: SparkSession) -> None:
+    def middle(batches: Iterator[pa.RecordBatch], send: Send, /) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        send(0, CorruptError("bad", file="f"))
+
+    with mapped_beside(session.range(0, 2, 1, 1), middle, "id bigint", str) as (frame, answers):
+        assert frame.count() == 2
+        with pytest.raises(CorruptError, match="bad: file=f"):
+            answers.all()
+
+
+def test_a_task_that_fails_in_the_middle_of_a_plan_sends_its_error(session: SparkSession) -> None:
+    mailbox = new_mailbox()
+
+    def middle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        letter = mailbox.letter(pack(CorruptError("bad", file="it's \U0001f680 \u2028")))
+        assert letter is not None
+        yield from batches
+        raise letter
+
+    rows = session.range(0, 4, 1, 2).mapInArrow(middle, "id bigint")
+    for failing in (rows, rows.groupBy("id").count()):
+        for act in (
+            failing.collect,
+            failing.toArrow,
+            lambda frame=failing: run_tasks(frame, totals(), tuple[int, int, list[str], int]),
+        ):
+            with pytest.raises((PySparkException, Py4JError)) as raised:
+                act()
+            found = error_in(str(raised.value), mailbox)
+            assert isinstance(found, CorruptError)
+            assert found.facts == {"file": "it's \U0001f680 \u2028"}
 
 
 def test_a_worker_is_forked_with_all_that_tasks_import(session: SparkSession) -> None:

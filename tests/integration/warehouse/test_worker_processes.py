@@ -373,6 +373,49 @@ def test_a_warehouse_of_a_user_waits_for_its_worker_and_has_one(world: World) ->
     sql("DROP WAREHOUSE reports")
 
 
+@pytest.mark.long
+def test_a_worker_serves_two_servers_at_once(world: World, tmp_path: Path) -> None:
+    """The servers have a catalog each: what a worker does for them is the same. Half a minute, for another server."""
+    settings = {"server.token-file": str(world.folder / "token"), "warehouse.driver-memory": "1g"}
+    settings |= {"warehouse.master": "local[2]", "warehouse.embedded": "write"}
+    other = NodeProcess(tmp_path / "other", settings=settings)
+    other.start()
+    worker = WorkerRun(
+        tmp_path / "shared",
+        server=f"{world.node.url},{other.url}",
+        warehouse="default",
+        name="0-shared",
+        token=TOKEN,
+        settings={"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"},
+    )
+    worker.add_options("--all-servers")
+    nodes = (world.node, other)
+    elsewhere = "SELECT elsewhere FROM system.workers WHERE name = '0-shared'"
+    try:
+        other.wait_ready()
+        worker.start()
+        for node in nodes:
+            alive = "SELECT count(*) FROM system.workers WHERE name = '0-shared' AND state = 'alive'"
+            world.wait(lambda node=node, alive=alive: node.value(alive) == 1, "it is not at both")  # type: ignore[misc]
+        long = "SELECT count(*) FROM range(3000000000) WHERE id % 7 = sqrt(id)"
+        with ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(other.connection.sql, long)
+            world.wait(lambda: world.node.value(elsewhere) == 1, "the first server does not see the other's task")
+            assert other.value(elsewhere) == 0
+            assert world.node.value("SELECT count(*) FROM range(1000)") == 1000
+            placed = "SELECT count(*) FROM system.tasks WHERE kind = 'query' AND state = 'done' AND worker = '0-shared'"
+            assert world.node.value(placed) >= 1
+            # One of the two servers is killed: the worker goes on for the other.
+            other.kill()
+            assert slow.exception() is not None
+        world.wait(lambda: world.node.value(elsewhere) == 0, "tasks of a server that is gone go on")
+        assert world.node.value("SELECT count(*) FROM range(1001)") == 1001
+    finally:
+        worker.stop()
+        other.stop()
+    world.wait(lambda: "0-shared" not in world.workers(), "it has not left")
+
+
 def test_workers_that_are_not_welcome_are_told_why(world: World) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     cases = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilth.base.errors import CorruptError, ErrorKind, RetryError, TilthError
-from tilth.base.mailbox import AnswerUnreadableError, mailbox_in
-from tilth.model.answer import answers_in, error_in, pack, unpack
+from tilth.base.mailbox import AnswerUnreadableError, new_mailbox
+from tilth.model.answer import answers_of, error_in, pack, unpack
 from tilth.model.part import DataFile, WrittenPart
 
 
@@ -54,7 +53,7 @@ HOSTILE = [
     msgspec.msgpack.encode({"type": "value", "value": 1, "error": {}}),
     msgspec.msgpack.encode({"type": "error", "error": {"kind": "retry"}}),
     msgspec.msgpack.encode({"type": "error", "error": "os.system"}),
-    msgspec.msgpack.encode({"type": "tilth.base.mailbox.mailbox_in", "value": 1}),
+    msgspec.msgpack.encode({"type": "tilth.base.mailbox.new_mailbox", "value": 1}),
 ]
 
 
@@ -120,30 +119,33 @@ def test_a_changed_byte_is_a_value_of_the_type_or_an_error_of_ours(data: st.Data
         assert isinstance(unpack(bytes(whole), dict[str, WrittenPart], task=0), dict)
 
 
-def test_of_each_key_the_last_attempt_counts_once(tmp_path: Path) -> None:
-    with mailbox_in(str(tmp_path)) as mailbox:
-        assert (answers_in(mailbox, str), error_in(mailbox)) == ([], None)
-        for key, attempt in ((2, 0), (10, 0), (1, 10), (1, 9), (1, 9)):
-            mailbox.send(pack(f"{key}.{attempt}"), key=key, attempt=attempt)
-        assert answers_in(mailbox, str) == ["1.10", "2.0", "10.0"]
-    assert (answers_in(mailbox, str), error_in(mailbox)) == ([], None)
+def test_of_each_key_the_last_answer_counts_once() -> None:
+    letters = [(key, pack(f"{key}.{number}")) for key, number in ((2, 0), (10, 0), (1, 9), (1, 10))]
+    assert answers_of(letters, str) == ["1.10", "2.0", "10.0"]
+    assert answers_of([], str) == []
 
 
-def test_an_error_of_any_attempt_is_not_forgotten(tmp_path: Path) -> None:
-    with mailbox_in(str(tmp_path)) as mailbox:
-        mailbox.send(pack(CorruptError(file="f")), key=0, attempt=0)
-        mailbox.send(pack("well"), key=0, attempt=1)
-        mailbox.send(pack("well"), key=1, attempt=0)
-        with pytest.raises(CorruptError, match="file=f"):
-            answers_in(mailbox, str)
-        assert isinstance(error_in(mailbox), CorruptError)
+def test_an_error_of_any_answer_is_not_forgotten() -> None:
+    letters = [(0, pack(CorruptError(file="f"))), (0, pack("well")), (1, pack("well"))]
+    with pytest.raises(CorruptError, match="file=f"):
+        answers_of(letters, str)
 
 
 @pytest.mark.parametrize("packed", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_letter_runs_nothing_and_is_an_error_of_its_task(tmp_path: Path, packed: bytes) -> None:
-    with mailbox_in(str(tmp_path)) as mailbox:
-        mailbox.send(pack(1), key=0, attempt=0)
-        Path(mailbox.folder, "5-2").write_bytes(packed)
-        with pytest.raises(AnswerUnreadableError, match="task=5 attempt=2"):
-            answers_in(mailbox, int)
-        assert isinstance(error_in(mailbox), AnswerUnreadableError)
+def test_a_hostile_letter_runs_nothing_and_is_an_error_of_its_task(packed: bytes) -> None:
+    with pytest.raises(AnswerUnreadableError, match="task=5"):
+        answers_of([(0, pack(1)), (5, packed)], int)
+    mailbox = new_mailbox()
+    letter = mailbox.letter(packed)
+    # A letter of an error has no value, except None.
+    expected = type(None) if packed == pack(None) else AnswerUnreadableError
+    assert letter is None or isinstance(error_in(str(letter), mailbox), expected)
+
+
+def test_an_error_in_the_text_of_spark_s_error_comes_back_as_it_was() -> None:
+    mailbox = new_mailbox()
+    letter = mailbox.letter(pack(CorruptError(file="f", hint="look")))
+    found = error_in(f"Job aborted: {letter}\n at x", mailbox)
+    assert isinstance(found, CorruptError)
+    assert (found.facts, found.hint) == ({"file": "f"}, "look")
+    assert error_in("Job aborted", mailbox) is None

@@ -24,7 +24,7 @@ from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.living import check_versions, life_key, server_key
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.services.switches import SavedState
-from tilth.model.server import NUMBERS, SERVERS_MAX, ServerRecord
+from tilth.model.server import NUMBERS, SERVERS_BOUND, SERVERS_MAX, ServerRecord
 
 #: Key of the Joinings, which every joining process writes, so that no two of them are assigned the same number.
 _JOINED = pack(Space.STATE, "servers/joined")
@@ -41,6 +41,8 @@ class Joining:
     run: str
     version: str
     url: str = ""
+    #: Servers that may live at once, this one among them.
+    servers_max: int = SERVERS_MAX
 
 
 class Joinings(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ class Servers:
                 name=joining.name,
                 epoch=1 + max(self._kv.incarnation.epoch_floor, joinings.epoch_forgotten if old is None else old.epoch),
                 run=joining.run,
-                number=_next_number(joinings, living),
+                number=_next_number(joinings, living, servers_max=joining.servers_max),
                 url=joining.url,
                 version=joining.version,
                 started_ms=now_ms,
@@ -206,14 +208,15 @@ def _encoded(joinings: Joinings) -> bytes:
     return codec.BLOBS.encode(msgspec.msgpack.encode(joinings))
 
 
-def _next_number(joinings: Joinings, living: Sequence[ServerRecord]) -> int:
+def _next_number(joinings: Joinings, living: Sequence[ServerRecord], *, servers_max: int) -> int:
     """Return the number of the next process. Raises ConflictError (TOO_MANY_SERVERS)."""
-    if len(living) >= SERVERS_MAX:
+    assert servers_max <= SERVERS_BOUND, servers_max
+    if len(living) >= servers_max:
         raise ConflictError.coded(
             "TOO_MANY_SERVERS",
             "the catalog has as many servers as it can have",
-            servers=SERVERS_MAX,
-            hint="stop one that is not needed",
+            servers=servers_max,
+            hint="stop one that is not needed, or raise server.servers-max of those that join",
         )
     used = {each.number for each in living}
     following = ((joinings.number + step) % NUMBERS for step in range(1, NUMBERS + 1))

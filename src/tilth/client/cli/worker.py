@@ -34,6 +34,7 @@ def worker(
         ),
     ],
     warehouse: Annotated[str, typer.Option(help="The warehouse whose tasks it runs.")],
+    all_servers: Annotated[bool, typer.Option(help="Serve all servers that --server names at once.")] = False,
     master: Annotated[
         str | None, typer.Option(help="Where Spark computes: local[N], spark://.., yarn, k8s://..")
     ] = None,
@@ -73,6 +74,7 @@ def worker(
         host, port = address(listen)
         worker_options = WorkerOptions(
             server=server,
+            serves_all=all_servers,
             warehouse=warehouse,
             name=shown,
             folder=folder or Path(tempfile.gettempdir()) / f"tilth-worker-{os.getuid()}" / shown,

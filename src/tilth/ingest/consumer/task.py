@@ -43,7 +43,7 @@ from tilth.ingest.policy.ranges import backlog, message_budget, split_ranges, ta
 from tilth.ingest.rounds.round import DeadLetters, Fetch, RoundFacts, RoundJob, TableChanges, tasks_reserved
 from tilth.ingest.rounds.spark import run_round
 from tilth.ingest.rounds.upserts import Lookups, lookups_of, resolve, scopes_of
-from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
+from tilth.ingest.settings import ROUND_TASKS_MAX, ErrorMode, KafkaConfig, read_config
 from tilth.ingest.views.plans import ViewPlan
 from tilth.ingest.views.views import check_view, constant_defaults
 from tilth.model.offset import OffsetRange, TopicPartition
@@ -183,8 +183,9 @@ class ResidentConsumer:
     ) -> None:
         started = self._clock.monotonic()
         order = self._order
-        cores = self._config.round_tasks_max or self._context.session.sparkContext.defaultParallelism
-        splits = split_ranges(ranges, tasks=task_count(ranges, tasks_max=cores))
+        parallelism = self._context.fit()
+        tasks_max = self._config.round_tasks_max or min(ROUND_TASKS_MAX, parallelism.tasks)
+        splits = split_ranges(ranges, tasks=task_count(ranges, tasks_max=tasks_max))
         tables = self._tables()
         # Each search for the rows to replace has a task number of its own, behind those of the round's jobs.
         tasks = tasks_reserved(len(splits), plans)

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tilth.base.mailbox import Mailbox
+from tilth.base.mailbox import Mailbox, new_mailbox
 from tilth.ingest.errors import UnreadRangesError, ViewFailedError
 from tilth.ingest.replay.orders import (
     READERS_MAX,
@@ -46,7 +46,7 @@ from tilth.model.offset import OffsetRange
 from tilth.model.table import full_name
 from tilth.storage import UpsertRequest, layout_of, note_unanswered, resolve_all
 from tilth.storage.read.spark import FILE_COLUMN, ROW_COLUMN, file_error, located_snapshot
-from tilth.warehouse import TaskContext, TaskResult, mailbox, run_in_task, run_tasks
+from tilth.warehouse import TaskContext, TaskResult, run_in_task, run_tasks
 
 #: Offsets at and above it are no broker's; numbers of messages are sums of offsets.
 _OFFSETS_MAX = 1 << 48
@@ -58,15 +58,15 @@ _ADDRESSEE = "addressee"
 def replay_letters(context: TaskContext, order: bytes) -> TaskResult:
     """Run an order of `ReplayOrder`; raises TilthErrors, and Spark's own errors of the statement's condition."""
     work: ReplayOrder = msgspec.msgpack.decode(order, type=ReplayOrder)
-    with mailbox(context.session) as letters:
-        try:
-            return TaskResult(payload=_answer(context, work, letters))
-        except (PySparkException, Py4JError) as error:
-            damage = file_error(error, letters)
-            if damage is not None:
-                note_unanswered(damage)
-                raise damage from error
-            raise
+    letters = new_mailbox()
+    try:
+        return TaskResult(payload=_answer(context, work, letters))
+    except (PySparkException, Py4JError) as error:
+        damage = file_error(error, letters)
+        if damage is not None:
+            note_unanswered(damage)
+            raise damage from error
+        raise
 
 
 def _answer(context: TaskContext, work: ReplayOrder, letters: Mailbox) -> bytes:
@@ -89,7 +89,7 @@ def _replay(context: TaskContext, order: ReplayLetters, letters: Mailbox) -> Rep
     chosen, last, is_end = _choose(mine, order)
     if last is None:
         return Replayed()
-    tasks = max(1, min(READERS_MAX, context.session.sparkContext.defaultParallelism, chosen // _TASK_LETTERS_MIN))
+    tasks = max(1, min(READERS_MAX, context.fit().tasks, chosen // _TASK_LETTERS_MIN))
     written = _write(mine.where(~_is_after(last)), order, tasks)
     files = [each for found in written for each in found.files]
     left = sum(found.left for found in written)

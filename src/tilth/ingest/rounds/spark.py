@@ -53,9 +53,8 @@ from tilth.ingest.rounds.write import (
 from tilth.ingest.views.plans import SqlPlan
 from tilth.ingest.views.probe import Probes, probes_of
 from tilth.ingest.views.views import spark_ddl
-from tilth.model.answer import answers_in, pack
 from tilth.model.types import quoted
-from tilth.warehouse import mailbox, run_tasks
+from tilth.warehouse import Send, mapped_beside, run_tasks
 
 #: The node by which Spark's plans read what our tasks give.
 _LEAF = "MapInArrow"
@@ -112,34 +111,33 @@ def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:
 
 def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> RoundFacts:
     """The rows go straight from the tasks that read to the view; the facts of these tasks come beside them."""
-    with mailbox(session) as letters:
 
-        def source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            spark_task = TaskContext.get()
-            assert spark_task is not None
-            attempt = spark_task.attemptNumber()
-            for split in _numbers_in(batches):
-                task = SourceTask(job, split, attempt=attempt)
-                rows = Timed(SystemClock(), task.stream(plan))
-                answer: RoundFacts | TilthError
-                try:
-                    with _disk_errors():
-                        yield from rows
-                    answer = msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)
-                except TilthError as error:
-                    answer = error
-                letters.send(pack(answer), key=split, attempt=attempt)
+    def source(batches: Iterator[pa.RecordBatch], send: Send, /) -> Iterator[pa.RecordBatch]:
+        spark_task = TaskContext.get()
+        assert spark_task is not None
+        for split in _numbers_in(batches):
+            task = SourceTask(job, split, attempt=spark_task.attemptNumber())
+            rows = Timed(SystemClock(), task.stream(plan))
+            answer: RoundFacts | TilthError
+            try:
+                with _disk_errors():
+                    yield from rows
+                answer = msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)
+            except TilthError as error:
+                answer = error
+            send(split, answer)
 
-        rows = _splits(session, job).mapInArrow(source, spark_ddl(job.schema, plan.needed))
+    ddl = spark_ddl(job.schema, plan.needed)
+    with mapped_beside(_splits(session, job), source, ddl, RoundFacts) as (rows, answers):
         sink = partial(write_computed, plan=plan, layout=job.layouts[plan.target])
         clock, started = SystemClock(), SystemClock().monotonic()
         try:
             written = _run_view(_view_of(session, job, plan, rows), job, plan, sink, first_task=job.task_of_view(0))
         except (TilthError, PySparkException, Py4JError):
             # If messages could not be read, the result of the view over the others has no meaning.
-            answers_in(letters, RoundFacts)
+            answers.all()
             raise
-        sources = answers_in(letters, RoundFacts)
+        sources = answers.all()
     # Reading and SQL go on at the same time, so the SQL's share is what the job took longer than reading alone.
     reading = max((each.reading_seconds for each in sources), default=0.0)
     seconds = max(0.0, clock.monotonic() - started - reading)

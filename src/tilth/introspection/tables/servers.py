@@ -148,6 +148,8 @@ def _rows_of_warehouses(services: Services, _: Pushdown) -> Iterator[Row]:
             master=one.master or None,
             worker_cores=one.worker_cores or None,
             worker_memory_bytes=one.worker_memory_bytes or None,
+            tasks=one.tasks or None,
+            tasks_reason=one.tasks_reason or None,
         )
 
 
@@ -173,6 +175,8 @@ WAREHOUSES = SystemTable(
         ColumnDoc("master", TEXT, "The Spark master that its workers must run on; NULL: any."),
         ColumnDoc("worker_cores", INTEGER, "Cores that each of its workers must have; NULL: any number."),
         ColumnDoc("worker_memory_bytes", INTEGER, "Memory that each of its workers must have; NULL: any."),
+        ColumnDoc("tasks", INTEGER, "Tasks of Spark that share a scan, a shuffle or a round, on all of its workers."),
+        ColumnDoc("tasks_reason", TEXT, "Where that number is from, for each worker."),
     ),
     rows=_rows_of_warehouses,
 )
@@ -190,6 +194,9 @@ def _rows_of_workers(services: Services, _: Pushdown) -> Iterator[Row]:
             version=process and process.version,
             cores=load.cores or None,
             free_cores=load.free_cores if load.cores else None,
+            elsewhere=load.taken_slots,
+            tasks=load.tasks or None,
+            tasks_reason=load.tasks_reason or None,
             free_memory_bytes=load.free_memory_bytes if load.memory_bytes else None,
             free_disk_bytes=load.free_disk_bytes if load.disk_bytes else None,
             last_report=load.reported_ms or None,
@@ -216,7 +223,7 @@ WORKERS = SystemTable(
         ColumnDoc("host", TEXT, "The machine of a worker in another process; NULL: the server's own process."),
         ColumnDoc("pid", INTEGER, "That process."),
         ColumnDoc("version", TEXT, "Its version of Tilth."),
-        ColumnDoc("cores", INTEGER, "Cores that its Spark uses."),
+        ColumnDoc("cores", INTEGER, "Cores that its Spark uses; on a cluster those of its executors."),
         ColumnDoc("free_cores", NUMBER, "What of them is not used, by its last report; it reports each second."),
         ColumnDoc("free_memory_bytes", INTEGER, "Memory of its machine that is free, likewise."),
         ColumnDoc(
@@ -225,6 +232,9 @@ WORKERS = SystemTable(
             "Free disk for Spark's temporary files; NULL: not known, as on a cluster.",
         ),
         ColumnDoc("last_report", TIME, "When that was; NULL: never yet."),
+        ColumnDoc("elsewhere", INTEGER, "Tasks that take a slot and that other servers have sent."),
+        ColumnDoc("tasks", INTEGER, "Tasks of Spark that share a scan, a shuffle or a round there; NULL: not known."),
+        ColumnDoc("tasks_reason", TEXT, "Where that number is from."),
     ),
     rows=_rows_of_workers,
 )

@@ -22,6 +22,7 @@ from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError
 from tilth.maintenance.cleaner.current_replicas import current_root
 from tilth.maintenance.cleaner.ended import GRACE_MS, EndedTxns
+from tilth.maintenance.cleaner.left_results import LeftResults
 from tilth.maintenance.settings import ManagerSettings
 from tilth.model.server import COORDINATOR, hosts_all
 from tilth.model.table import KafkaDef, full_name
@@ -76,6 +77,7 @@ class Cleaner:
         self._ended = EndedTxns(
             clock, catalog, root, grace_ms=grace_ms, failover_grace_ms=failover_grace_ms, hosts=hosts
         )
+        self._left_results = LeftResults(clock, catalog)
         self._dropped_kept_ms = dropped_kept_ms
         #: Monotonic time of the last trimming.
         self._trimmed_at = -TRIM_PERIOD_MS / 1000
@@ -106,6 +108,7 @@ class Cleaner:
             self._guarded("forget_table", uuid, partial(self.forget_table, uuid))
         self._forgotten += len(over[:FORGET_BATCH])
         self._guarded("remove_folders", "-", self._remove_folders)
+        self._guarded("remove_results", "-", partial(self._left_results.remove, self._guarded))
         if self._clock.monotonic() - self._trimmed_at >= TRIM_PERIOD_MS / 1000:
             self._trimmed_at = self._clock.monotonic()
             self._guarded("trim", "-", partial(self._trim, now_ms))

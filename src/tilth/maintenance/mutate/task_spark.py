@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tilth.base.errors import InvalidInputError, TilthError
-from tilth.base.mailbox import Mailbox
+from tilth.base.mailbox import Mailbox, new_mailbox
 from tilth.model.delta import PartSource, deleted_rows
 from tilth.model.mutation import MutationKind
 from tilth.model.part import Bound, DataFile, WrittenPart
@@ -39,7 +39,7 @@ from tilth.storage import (
     rewrite_part,
     rewrite_target,
 )
-from tilth.warehouse import Runner, TaskContext, TaskResult, mailbox, run_tasks
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,14 +150,14 @@ def _mutate(context: TaskContext) -> TaskResult:
     for name, value in _SESSION_CONF.items():
         context.session.conf.set(name, value)
     rows = {each.name: _present_rows(task.layout.folder, each.source) for each in task.sources}
-    with mailbox(context.session) as letters:
-        try:
-            matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task, letters)
-            context.raise_if_cancelled()
-            indexes = [index for index, source in enumerate(task.sources) if _is_written(task, source, rows, matched)]
-            written = _written(context.session, task, indexes, letters) if indexes else {}
-        except (PySparkException, Py4JError) as error:
-            raise _meaning(error, task, letters) or error from error
+    letters = new_mailbox()
+    try:
+        matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task, letters)
+        context.raise_if_cancelled()
+        indexes = [index for index, source in enumerate(task.sources) if _is_written(task, source, rows, matched)]
+        written = _written(context.session, task, indexes, letters) if indexes else {}
+    except (PySparkException, Py4JError) as error:
+        raise _meaning(error, task, letters) or error from error
     results = []
     for source in task.sources:
         part = written.get(source.file.name)

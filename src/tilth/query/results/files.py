@@ -19,9 +19,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tilth.base.errors import RetryError
 from tilth.base.units import GIB, MIB
-from tilth.query.errors import ResultTooLargeError
+from tilth.query.errors import ResultLostError, ResultTooLargeError
 
 SCHEMA_FILE = "schema.arrow"
 #: Rows of about so many bytes are one file.
@@ -32,6 +31,7 @@ COLLECTED_BYTES_WITHOUT_LIMIT = 1 * GIB
 POLL_SECONDS = 0.02
 #: Partition and attempt of a file with rows, or of an attempt's end.
 _NAME = re.compile(r"(\d+)\.(\d+)\.(?:\d+\.arrow|(end))")
+LOST_HINT = "run the query again"
 TOO_LARGE_HINT = "select fewer rows or columns, add a LIMIT, or raise the setting max_result_bytes"
 
 
@@ -168,7 +168,5 @@ def _best(attempts: dict[int, bool]) -> int | None:
     return max(attempts, key=lambda each: (attempts[each], each), default=None)
 
 
-def _lost() -> RetryError:
-    return RetryError.coded(
-        "RESULT_LOST", "the executor that wrote these rows is gone, and some were sent", hint="run the query again"
-    )
+def _lost() -> ResultLostError:
+    return ResultLostError("the executor that wrote these rows is gone, and some were sent", hint=LOST_HINT)

@@ -1,7 +1,7 @@
 """A query's rows from Spark into Arrow, whatever types and texts they have.
 
-Covers: collecting within a bound, writing large results to files, types that Arrow has not, texts that are no UTF-8,
-Arrow streams. Does not cover: the query (query/worker/spark.py), its form for a client (server).
+Covers: collecting within a bound, writing large results to files here or in a storage, types that Arrow has not, texts
+that are no UTF-8, Arrow streams. Does not cover: the query (query/worker/spark.py), its form for a client (server).
 Always holds: the rows are never larger than allowed in this process; what comes out can be read by every client.
 
 Tests: tests/integration/sql/test_results_stream.py.
@@ -10,14 +10,15 @@ Tests: tests/integration/sql/test_results_stream.py.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -26,11 +27,12 @@ from pyspark.util import _load_from_socket
 from tilth.base.units import MIB
 from tilth.model.wire import ColumnInfo
 from tilth.query.errors import ResultTooLargeError
-from tilth.query.language.explained import explains, without_locations
+from tilth.query.language.explained import explains, with_tasks, without_locations
 from tilth.query.results.files import COLLECTED_BYTES_WITHOUT_LIMIT, TOO_LARGE_HINT, write_partition, write_schema
+from tilth.query.results.stored import ResultFile, StoredRows, store_partition
 from tilth.query.snapshots.protocol import COLUMNS_KEY, QueryTask
-from tilth.storage import valid_texts
-from tilth.warehouse import run_tasks, schema_of
+from tilth.storage import Folder, valid_texts
+from tilth.warehouse import Parallelism, run_tasks, schema_of
 
 #: Results that Spark takes for larger are streamed through files; collecting is faster for small ones.
 COLLECTED_BYTES_MAX = 16 * MIB
@@ -38,11 +40,24 @@ COLLECTED_BYTES_MAX = 16 * MIB
 COLLECTED_BYTES_LIMIT = 64 * MIB
 
 
-def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:
-    """The rows; None for a large result, which is written to files. Raises ResultTooLargeError."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRoad:
+    """The way of a query's rows to its server."""
+
+    #: The function of the task's context.
+    fit: Callable[[], Parallelism]
+    #: Opens a folder in a table's storage; None: the tasks of Spark see the folder on the server's disk.
+    open_folder: Callable[[], Folder] | None = None
+
+
+def rows_of(frame: DataFrame, task: QueryTask, road: ResultRoad) -> pa.Table | StoredRows | None:
+    """The rows; those of a large result are written to files: None where the server follows them, else their names.
+
+    Raises ResultTooLargeError.
+    """
     bytes_max = task.result_bytes_max or COLLECTED_BYTES_WITHOUT_LIMIT
     if explains(task.text):
-        return _plan_without_locations(collected(frame, bytes_max))
+        return _plan_for_people(collected(frame, bytes_max), frame.sparkSession, road.fit())
     if not task.folder:
         return collected(frame, bytes_max)
     if not is_large(frame):
@@ -51,12 +66,26 @@ def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:
         except ResultTooLargeError:
             if bytes_max <= COLLECTED_BYTES_LIMIT:
                 raise
-    write_files(frame, task.folder, task.result_bytes_max)
-    return None
+    if road.open_folder is None:
+        write_files(frame, task.folder, task.result_bytes_max)
+        return None
+    limits = [each for each in (task.result_bytes_max, task.stored_bytes_max) if each]
+    return store_rows(frame, road.open_folder(), min(limits, default=0))
 
 
-def _plan_without_locations(answer: pa.Table) -> pa.Table:
-    plans = [None if plan is None else without_locations(plan) for plan in answer.column(0).to_pylist()]
+def _plan_for_people(answer: pa.Table, session: SparkSession, parallelism: Parallelism) -> pa.Table:
+    shuffle_tasks = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
+    plans = [
+        None
+        if plan is None
+        else with_tasks(
+            without_locations(plan),
+            tasks=parallelism.tasks,
+            reason=parallelism.reason,
+            shuffle_tasks=shuffle_tasks,
+        )
+        for plan in answer.column(0).to_pylist()
+    ]
     return pa.table([pa.array(plans, answer.schema.field(0).type)], schema=answer.schema)
 
 
@@ -80,15 +109,33 @@ def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
     run_tasks(frame, partial(_write_file, folder, schema, bytes_max), type(None))
 
 
+def store_rows(frame: DataFrame, folder: Folder, bytes_max: int) -> StoredRows:
+    """Write the rows to files in a table's storage, in the tasks of one job; returns and raises as `write_files`."""
+    schema = described(frame)
+    answers = run_tasks(without_voids(frame), partial(_store_files, folder, schema, bytes_max), list[ResultFile])
+    files = tuple(file for answer in answers for file in answer)
+    return StoredRows(columns=schema.serialize().to_pybytes(), files=files)
+
+
+def _store_files(
+    folder: Folder, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
+) -> list[ResultFile]:
+    """Store the rows of one of Spark's tasks."""
+    return store_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=_unique_attempt())
+
+
 def _write_file(
     folder: str, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
 ) -> None:
     """Write the rows of one of Spark's tasks to a file."""
+    write_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=_unique_attempt())
+
+
+def _unique_attempt() -> int:
+    """Return the number of this attempt among all: those of a task begin anew when Spark runs a stage once more."""
     spark_task = TaskContext.get()
     assert spark_task is not None
-    # Spark numbers the attempts of a task anew when it runs a stage once more; this number it gives once.
-    unique = spark_task.taskAttemptId()
-    write_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=unique)
+    return spark_task.taskAttemptId()
 
 
 def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:

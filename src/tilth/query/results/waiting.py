@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,8 @@ class OpenResult:
     """A result that is not read to its end."""
 
     query_id: str
-    folder: Path
+    #: Measures the bytes that wait for the client.
+    measure: Callable[[], int]
     cancellation: Cancellation
     #: Time since which rows wait for the client (monotonic clock); None: the client waits for rows.
     waiting_since: float | None = None
@@ -63,8 +64,13 @@ class OpenResults:
         self._results: dict[str, OpenResult] = {}
         self._lock = threading.Lock()
 
-    def open(self, query_id: str, folder: Path, cancellation: Cancellation) -> OpenResult:
-        result = OpenResult(query_id=query_id, folder=folder, cancellation=cancellation)
+    @property
+    def bytes_max(self) -> int:
+        """Size of all results together; 0: no limit."""
+        return self._limits.bytes_max
+
+    def open(self, query_id: str, measure: Callable[[], int], cancellation: Cancellation) -> OpenResult:
+        result = OpenResult(query_id=query_id, measure=measure, cancellation=cancellation)
         with self._lock:
             self._results[query_id] = result
         return result
@@ -97,7 +103,7 @@ class OpenResults:
             results = [each for each in self._results.values() if each.cancellation.error is None]
         now, limits = self._clock.monotonic(), self._limits
         for result in results:
-            result.bytes = _bytes_in(result.folder)
+            result.bytes = result.measure()
             waited = 0.0 if result.waiting_since is None else now - result.waiting_since
             if limits.read_seconds_max and waited > limits.read_seconds_max:
                 hint = "read the rows as they come; the node's setting server.result-read-timeout is the limit"
@@ -119,7 +125,8 @@ class OpenResults:
             total -= result.bytes
 
 
-def _bytes_in(folder: Path) -> int:
+def bytes_in(folder: Path) -> int:
+    """Return the bytes of the files in a folder; 0 where it is gone."""
     size = 0
     # Files go as they are read, and the folder with the last one.
     with suppress(OSError), os.scandir(folder) as entries:

@@ -1,6 +1,6 @@
 """Protocol of server and worker while a query runs.
 
-Covers: the payloads of QUERY and INSERT tasks and the two calls back. Does not cover: who answers them (snapshots.py),
+Covers: the payloads of QUERY and INSERT tasks and the calls back. Does not cover: who answers them (snapshots.py),
 who makes them (worker/spark.py). Always holds: a worker learns of tables only through these calls; a remote worker
 makes them over HTTP.
 
@@ -10,6 +10,8 @@ makes them over HTTP.
       | -- their schemas ----------------------> |
       | <-- pin: a predicate for each of them -- |   found by Spark's optimizer
       | -- snapshots, pruned ------------------> |
+      | <-- room for a large result ------------ |   where they share no disk
+      | -- a folder in a table's storage ------> |
       | <-- result ----------------------------- |
 
 Tests: tests/unit/query/results/test_spark.py.
@@ -61,7 +63,9 @@ AsOf = AsOfVersion | AsOfTime
 
 
 class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
-    """Runs a query; the result's payload is an Arrow stream, or empty for a large result, which comes as files."""
+    """Runs a query; the result's payload is an Arrow stream, or empty for a large result, which comes as files, or
+    names these (results/stored.py).
+    """
 
     query_id: str
     text: str
@@ -69,8 +73,11 @@ class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
     spark: dict[str, str]
     #: 0: no limit.
     result_bytes_max: int
-    #: Folder for the files of a large result (results/files.py); empty: it is collected, however large it is.
+    #: Folder on the server's disk for the files of a large result (results/files.py), where the tasks of Spark see it;
+    #: empty: it is collected, however large it is.
     folder: str = ""
+    #: Bytes of a large result that one task may store; 0: no limit.
+    stored_bytes_max: int = 0
 
 
 class NamesTask(msgspec.Struct, frozen=True, kw_only=True, tag="names"):
@@ -330,7 +337,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryCalls(Protocol):
-    """Calls of a worker to its server while a query runs; both raise TilthErrors."""
+    """Calls of a worker to its server while a query runs; all raise TilthErrors."""
 
     def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
         """Find the tables that the names stand for, in the query's database.
@@ -342,6 +349,11 @@ class QueryCalls(Protocol):
         """Snapshots of what `resolve` returned, without the parts that the predicates rule out.
 
         Their files stay until the query has ended.
+        """
+
+    def open_result(self, query_id: str) -> Folder:
+        """Return a folder for the files of a large result, in the storage of a table that the query reads; it goes
+        with the end of the result.
         """
 
 

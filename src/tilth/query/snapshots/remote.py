@@ -15,6 +15,7 @@ import msgspec
 from tilth.base.units import GIB
 from tilth.query.snapshots.predicates import Predicate
 from tilth.query.snapshots.protocol import AsOf, QueryCalls, Resolved, Source
+from tilth.storage import Folder
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.workers import Handler, handler
 
@@ -34,6 +35,10 @@ class PinCall(msgspec.Struct, frozen=True, kw_only=True):
     predicates: list[Predicate]
 
 
+class ResultCall(msgspec.Struct, frozen=True, kw_only=True):
+    query_id: str
+
+
 class RemoteQueryCalls:
     """The server of a query that runs in another process."""
 
@@ -48,10 +53,14 @@ class RemoteQueryCalls:
         call = PinCall(query_id=query_id, predicates=predicates)
         return self._channel.call("query/pin", call, list[Source], bytes_max=SNAPSHOTS_BYTES_MAX)
 
+    def open_result(self, query_id: str) -> Folder:
+        return self._channel.call("query/result", ResultCall(query_id=query_id), Folder)
+
 
 def query_handlers(calls: QueryCalls) -> dict[str, Handler]:
     """Return the handlers of these calls, by their names."""
     return {
         "query/resolve": handler(ResolveCall, lambda call: calls.resolve(call.query_id, call.names, call.as_of)),
         "query/pin": handler(PinCall, lambda call: calls.pin(call.query_id, call.predicates)),
+        "query/result": handler(ResultCall, lambda call: calls.open_result(call.query_id)),
     }

@@ -1,7 +1,7 @@
 """Answers the calls of a running query: what names mean, and which files to read.
 
-Covers: names, past versions, pinned and pruned snapshots, the reader leases that keep their files. Does not
-cover: running queries, which past times can be read (as_of.py).
+Covers: names, past versions, pinned and pruned snapshots, the reader leases that keep their files, folders for large
+results. Does not cover: running queries, which past times can be read (as_of.py), files of results (results/stored.py).
 Always holds: a lease is there before its snapshot is taken, is renewed while the query runs, and is gone after it;
 all references to one table as of one time read one and the same snapshot. See also: protocol.py.
 """
@@ -18,8 +18,16 @@ import pyarrow as pa
 
 from tilth.base.clock import Clock
 from tilth.base.errors import CorruptError, NotFoundError, TilthError
+from tilth.base.ids import random_id
 from tilth.base.logs import Log
-from tilth.catalog import SYSTEM_DATABASE, Catalog, DatabaseNotFoundError, SchemaChangedError, TableNotFoundError
+from tilth.catalog import (
+    SYSTEM_DATABASE,
+    Catalog,
+    DatabaseNotFoundError,
+    ResultFolder,
+    SchemaChangedError,
+    TableNotFoundError,
+)
 from tilth.clickhouse.dialect_sessions import check_zones
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
@@ -31,12 +39,14 @@ from tilth.query.snapshots.held import LeaseHolder, held_past, held_snapshot
 from tilth.query.snapshots.predicates import Predicate, Undecided
 from tilth.query.snapshots.protocol import AsOf, Resolved, Source, stream_of
 from tilth.query.snapshots.prune import keeper
-from tilth.storage import Roots, schema_from_arrow
+from tilth.storage import Folder, Roots, StoreRoot, remove_folder, schema_from_arrow
 from tilth.warehouse import NotAllowedError
 
 READER_LEASE_MS = 30_000
 RENEW_SECONDS = 10.0
 
+#: Folder of the stored results below a root.
+_RESULTS = "results"
 #: Formats that Spark's own SQL takes in front of a path.
 _PATH_FORMATS = frozenset("avro binaryfile csv delta hudi iceberg json orc parquet text xml".split())
 _PATH_HINT = "load the rows into a table: INSERT INTO t FORMAT CSV .., or POST /v1/insert/DATABASE/TABLE"
@@ -88,6 +98,9 @@ class OpenQuery:
     has_lapsed: bool = False
     #: Required zone of all columns that declare one; empty: any.
     zone: str = ""
+    #: Path of the folder of its stored result below the root; empty: it has none.
+    result: str = ""
+    result_root: StoreRoot | None = None
     #: Function from the name of a system table to its rows.
     system_table: Callable[[str], pa.Table] = no_system_table
 
@@ -160,6 +173,7 @@ class SnapshotService:
                 leases = list(query.leases)
             for lease in leases:
                 self._close(lease)
+            self._close_result(query)
 
     @contextmanager
     def naming_lapse(self, query: OpenQuery) -> Iterator[None]:
@@ -220,6 +234,29 @@ class SnapshotService:
         self._scanned(dict.fromkeys(uuid for uuid, _ in keeps))
         iterators = {key: iter(keeps_of) for key, keeps_of in keeps.items()}
         return [self._source(found, snapshots, iterators) for found in query.found]
+
+    def open_result(self, query_id: str) -> Folder:
+        query = self._query(query_id)
+        if not query.result:
+            # Whoever reads the table's files can write beside them, as merges do.
+            uuids = (found.table.uuid for found in query.found if isinstance(found.table, TableDef))
+            root = self._root.of(next(uuids, "")).with_quorum(1)
+            path = f"{_RESULTS}/{random_id()}"
+            self._catalog.results.add(path, ResultFolder(server=self._catalog.server, root=root.text))
+            with self._lock:
+                query.result, query.result_root = path, root
+        assert query.result_root is not None
+        return Folder(query.result_root, query.result)
+
+    def _close_result(self, query: OpenQuery) -> None:
+        if query.result_root is None:
+            return
+        try:
+            remove_folder(Folder(query.result_root, query.result))
+            self._catalog.results.note_removal(query.result)
+        except (TilthError, OSError) as error:
+            # The cleaner removes it when this server has ended, and once more in any case.
+            _log.warning("result_left", cause_id=query.result, reason=error)
 
     def hold(self, query: OpenQuery, table_uuid: str, keep: Keep) -> Snapshot:
         """The newest snapshot of a table for a statement under way, which keeps its files as long as the statement

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, assert_never
 
 import msgspec
@@ -26,14 +27,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tilth.base import tracing
 from tilth.base.logs import Log
-from tilth.base.mailbox import Mailbox
+from tilth.base.mailbox import Mailbox, new_mailbox
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.task import Cost
 from tilth.model.types import quoted
 from tilth.query.errors import BadQueryError
 from tilth.query.language.spark_errors import from_spark, nested_too_deep
-from tilth.query.results.spark import rows_of, to_stream
+from tilth.query.results.spark import ResultRoad, rows_of, to_stream
+from tilth.query.results.stored import StoredRows, pack_rows
 from tilth.query.snapshots import protocol
 from tilth.query.worker.changes_spark import changed_rows
 from tilth.query.worker.copy_spark import run_copy
@@ -70,7 +72,6 @@ from tilth.storage.read.spark import file_error, is_changed, read_snapshot
 from tilth.warehouse import (
     TaskContext,
     TaskResult,
-    mailbox,
     run_in_task,
 )
 
@@ -133,22 +134,31 @@ class QueryRunner:
         assert_never(task)
 
     def _run(self, context: TaskContext, task: protocol.QueryTask) -> TaskResult:
-        with mailbox(context.session) as letters:
-            query = PreparedQuery(context.session, letters, self._calls, task)
+        letters = new_mailbox()
+        query = PreparedQuery(context.session, letters, self._calls, task)
 
-            def run() -> pa.Table | None:
-                frame = query.frame()
-                with tracing.part("spark"):
-                    return rows_of(frame, task)
+        shares_disk = bool(task.folder) and not context.is_on_cluster and Path(task.folder).is_dir()
+        road = ResultRoad(
+            fit=context.fit,
+            open_folder=None if shares_disk else partial(self._calls.open_result, task.query_id),
+        )
 
-            table = query.guarded(run)
-        payload = to_stream(table) if table is not None else b""
-        return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
+        def run() -> pa.Table | StoredRows | None:
+            frame = query.frame()
+            with tracing.part("spark"):
+                return rows_of(frame, task, road)
+
+        rows = query.guarded(run)
+        if isinstance(rows, StoredRows):
+            payload, size = pack_rows(rows), sum(each.size for each in rows.files)
+        else:
+            payload = to_stream(rows) if rows is not None else b""
+            size = len(payload)
+        return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=size))
 
     def _export(self, context: TaskContext, task: protocol.ExportTask) -> TaskResult:
-        with mailbox(context.session) as letters:
-            query = PreparedQuery(context.session, letters, self._calls, task.query)
-            files = query.guarded(lambda: exported(query.frame(), task))
+        query = PreparedQuery(context.session, new_mailbox(), self._calls, task.query)
+        files = query.guarded(lambda: exported(query.frame(), task))
         cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(each.size for each in files))
         return TaskResult(payload=msgspec.msgpack.encode(files), actual=cost)
 
@@ -210,16 +220,16 @@ def _given(session: SparkSession, task: protocol.ComputeTask) -> DataFrame:
 
 
 def _change(context: TaskContext, task: protocol.ChangeTask) -> TaskResult:
-    with mailbox(context.session) as letters:
-        try:
-            written = changed_rows(context.session, task, letters, context.raise_if_cancelled)
-        except (PySparkException, Py4JError) as error:
-            damage = file_error(error, letters)
-            if damage is not None:
-                note_unanswered(damage)
-                raise damage from error
-            shown = ", ".join(text for _, text in task.assignments) or task.predicate
-            raise from_spark(error, shown, lambda position: position, shown, is_whole=False) from error
+    letters = new_mailbox()
+    try:
+        written = changed_rows(context.session, task, letters, context.raise_if_cancelled)
+    except (PySparkException, Py4JError) as error:
+        damage = file_error(error, letters)
+        if damage is not None:
+            note_unanswered(damage)
+            raise damage from error
+        shown = ", ".join(text for _, text in task.assignments) or task.predicate
+        raise from_spark(error, shown, lambda position: position, shown, is_whole=False) from error
     cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
     return TaskResult(payload=msgspec.msgpack.encode(protocol.ChangeResult(written=tuple(written))), actual=cost)
 
@@ -245,15 +255,15 @@ class InsertRunner:
         assert_never(task)
 
     def _insert(self, context: TaskContext, task: protocol.InsertTask) -> TaskResult:
-        with mailbox(context.session) as letters:
-            query = PreparedQuery(context.session, letters, self._calls, task)
+        letters = new_mailbox()
+        query = PreparedQuery(context.session, letters, self._calls, task)
 
-            def insert() -> list[WrittenPart]:
-                frame = query.frame()
-                with tracing.part("spark"):
-                    return inserted(frame, task, context.raise_if_cancelled, query.now_us)
+        def insert() -> list[WrittenPart]:
+            frame = query.frame()
+            with tracing.part("spark"):
+                return inserted(frame, task, context.raise_if_cancelled, query.now_us)
 
-            parts = query.guarded(insert)
+        parts = query.guarded(insert)
         cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
         return TaskResult(payload=msgspec.msgpack.encode(protocol.InsertResult(parts=tuple(parts))), actual=cost)
 

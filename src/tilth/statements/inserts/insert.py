@@ -61,6 +61,9 @@ _log = Log("sql")
 # Function of the current definition of the table and of the names of the columns that the INSERT brings.
 _Act = Callable[[TableDef, Sequence[str]], Outcome]
 
+#: Tasks of an INSERT .. SELECT, where nobody has set them: at least and at most.
+TASKS_MIN, TASKS_MAX = 32, 1024
+
 
 def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
     table = table_of(services, call, statement.name, what="INSERT")
@@ -268,6 +271,11 @@ def _is_batched(services: Services, call: Call, table: TableDef) -> bool:
     return layout_of(table, services.root).is_buffered if async_insert == AUTO else async_insert == "1"
 
 
+def _tasks_of_spark(services: Services, warehouse: str) -> int:
+    """Return in how many tasks an INSERT .. SELECT writes where nobody has set it: they are named before Spark runs."""
+    return max(TASKS_MIN, min(TASKS_MAX, services.dispatcher.tasks_at_once(warehouse)))
+
+
 def _computed(services: Services, call: Call, table: TableDef, query_text: str, columns: tuple[Column, ...]) -> Outcome:
     target = target_of(table)
     for column in table.schema.columns:
@@ -277,7 +285,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             check_deletes(target, column)
         if column.default is None and not column.expression and (OP not in columns or target.needs(column)):
             target.missing_value(column)
-    tasks_max = call.settings.max_insert_tasks
+    tasks_max = call.settings.max_insert_tasks or _tasks_of_spark(services, warehouse_of_write(call, table))
 
     def write(txn: TxnHandle) -> Sequence[WrittenPart]:
         task = InsertTask(

@@ -44,7 +44,9 @@ from tilth.query.results.files import (
     has_schema,
     read_schema,
 )
+from tilth.query.results.stored import StoredReader, stored_in
 from tilth.query.results.stream import RowStream, begun_again, rows_of_table
+from tilth.query.results.waiting import bytes_in
 from tilth.query.snapshots.damaged import TRIES_MAX as TRIES_OF_READING_MAX
 from tilth.query.snapshots.damaged import QueryParts, naming
 from tilth.query.snapshots.protocol import QueryTask
@@ -147,6 +149,7 @@ def _run_query(services: Services, call: Call, text: str, reading: QueryParts) -
             spark=dict(call.settings.spark),
             result_bytes_max=call.settings.max_result_bytes,
             folder=str(folder) if folder is not None else "",
+            stored_bytes_max=services.open_results.bytes_max,
         )
         spec = services.dispatcher.new_spec(
             TaskKind.QUERY,
@@ -162,6 +165,7 @@ def _run_query(services: Services, call: Call, text: str, reading: QueryParts) -
             result = services.dispatcher.run_until(
                 spec, lambda: may_begin and has_schema(folder), poll_seconds=POLL_SECONDS
             )
+        stored = stored_in(result.payload) if isinstance(result, TaskResult) else None
         if folder is not None and (isinstance(result, Handle) or not result.payload):
 
             @contextmanager
@@ -171,6 +175,10 @@ def _run_query(services: Services, call: Call, text: str, reading: QueryParts) -
 
             schema = read_schema(folder)
             stream = _streamed(services, call, folder, result, schema, named, stack.pop_all())
+            return Outcome(stream=stream, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+        if stored is not None:
+            stored_folder = services.snapshots.open_result(call.sending_id)
+            stream = _stored(services, call, StoredReader(stored_folder, stored.files), stored.schema, stack.pop_all())
             return Outcome(stream=stream, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
     assert isinstance(result, TaskResult)
     limit = call.settings.max_result_bytes or COLLECTED_BYTES_WITHOUT_LIMIT
@@ -213,7 +221,7 @@ def _streamed(
             with named():
                 handle.wait()
 
-    waiting = services.open_results.open(call.query_id, folder, cancellation)
+    waiting = services.open_results.open(call.query_id, partial(bytes_in, folder), cancellation)
     stack.callback(services.open_results.close, call.query_id)
 
     def close(rows: int, size: int, error: TilthError | None) -> None:
@@ -228,6 +236,17 @@ def _streamed(
 
     batches = follow(folder, wait, check, bytes_max=call.settings.max_result_bytes)
     return RowStream(schema, services.open_results.followed(waiting, batches), close)
+
+
+def _stored(services: Services, call: Call, reader: StoredReader, schema: pa.Schema, stack: ExitStack) -> RowStream:
+    """The rows of a task that has stored them all. The end of the stream closes the stack, and so removes them."""
+    cancellation = services.running.cancellation_of(call.query_id)
+    # Rows that wait for their client take no slot.
+    _Slot(services, call.query_id).release()
+    waiting = services.open_results.open(call.query_id, lambda: reader.bytes, cancellation)
+    stack.callback(services.open_results.close, call.query_id)
+    batches = reader.batches(cancellation.raise_if_cancelled, bytes_max=call.settings.max_result_bytes)
+    return RowStream(schema, services.open_results.followed(waiting, batches), lambda rows, size, error: stack.close())
 
 
 class _Slot:

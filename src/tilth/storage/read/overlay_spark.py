@@ -3,7 +3,7 @@
 Covers: the functions that are shipped to executors, and the frames of what they give. Does not cover: which parts are
 read so (scan_paths.py), the native scan (spark.py).
 Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time; several small files
-share a task; an error of a file goes to the mailbox, from which the driver has its type and facts. See also:
+share a task; an error of a file is a letter in the mailbox, from which the driver has its type and facts. See also:
 deltas/sources.py, masks.py.
 
 Tests: tests/integration/storage/test_read_scan_paths.py.
@@ -12,7 +12,6 @@ Tests: tests/integration/storage/test_read_scan_paths.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,6 +36,8 @@ from tilth.storage.values.arrow import arrow_schema, nullable
 
 #: Location of a row: the name of its data file, and its index there, deleted rows counted.
 FILE_COLUMN, ROW_COLUMN = "__file", "__row"
+#: Spark's own name for the tasks of a scan; the warehouse sets it by the executors of its cluster, users may.
+_SCAN_TASKS = "spark.sql.leafNodeDefaultParallelism"
 #: Rows of a file that a task holds.
 BLOCK_ROWS = 128 * 1024
 _LOCATION = pa.schema([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())])
@@ -103,8 +104,14 @@ def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
 
 def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
     """Share the items out to tasks and encode each task's items."""
-    chunks = split_by_cost(costs, tasks=session.sparkContext.defaultParallelism)
+    chunks = split_by_cost(costs, tasks=_scan_tasks(session))
     return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in chunks)
+
+
+def _scan_tasks(session: SparkSession) -> int:
+    """Return how many tasks share a scan: by Spark's setting, where one is there, else by its cores."""
+    given = session.conf.get(_SCAN_TASKS, None)
+    return max(1, int(given or session.sparkContext.defaultParallelism))
 
 
 def _in_tasks(session: SparkSession, count: int) -> DataFrame:
@@ -193,14 +200,14 @@ class _MaskReader:
 def _read(
     batches: Iterator[pa.RecordBatch], of: Callable[[int], Iterator[pa.RecordBatch]], mailbox: Mailbox | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `of` for each number in the batches; an error goes to the mailbox too."""
+    """Yield the rows of `of` for each number in the batches; an error is raised as a letter of the mailbox."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             try:
                 yield from of(number)
             except TilthError as error:
-                if mailbox is not None:
-                    # Without a letter, Spark's message is all there is.
-                    with suppress(OSError):
-                        mailbox.send(pack(error), key=number, attempt=0)
-                raise
+                letter = None if mailbox is None else mailbox.letter(pack(error))
+                if letter is None:
+                    # Spark's message is all there is.
+                    raise
+                raise letter from error

@@ -150,10 +150,10 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
 
     `mailbox`: that of the frames. About its own scan Spark reports nothing but a text.
     """
-    sent = error_in(mailbox)
+    text = str(error)
+    sent = error_in(text, mailbox)
     if sent is not None:
         return sent
-    text = str(error)
     found = _FAILED_FILE.search(text)
     if "FAILED_READ_FILE" not in text or found is None:
         return None

@@ -84,6 +84,12 @@ class Tasks(Protocol):
     def trouble(self) -> str: ...
 
 
+class Over(Protocol):
+    """Notes that a worker cannot go on with a server."""
+
+    def set(self) -> None: ...
+
+
 class WorkerLink:
     """The link of one worker; reports of its tasks go through it."""
 
@@ -95,11 +101,14 @@ class WorkerLink:
         registration: Registration,
         *,
         check_storage: Callable[[StorageProbe], None],
-        over: threading.Event,
+        over: Over,
+        shares_worker: bool = False,
     ) -> None:
         """`check_storage` raises UnavailableError (WORKER_STORAGE); `over` is set when the worker cannot go on, for the
-        reason in `refusal`.
+        reason in `refusal`. `shares_worker`: other servers have tasks there, too, so that those of a server that is
+        away do not wait for it.
         """
+        self._shares_worker = shares_worker
         self._clock = clock
         self._ids = ids
         self._channel = channel
@@ -129,12 +138,30 @@ class WorkerLink:
         """
         _raise_any(self._try_servers(lambda: self._register(is_trial=True)))
 
-    def join(self, tasks: Tasks) -> None:
-        """Register, and report from now on. Raises as `try_server`."""
-        self._tasks = tasks
-        tasks.attach(self)
+    def join(self, tasks: Tasks, *, cores: int) -> None:
+        """Register, and report from now on; `cores`: those of its Spark, which has started. Raises as `try_server`."""
+        self._take(tasks, cores)
         _raise_any(self._try_servers(lambda: self._register(is_trial=False)))
         self._thread.start()
+
+    def join_when_there(self, tasks: Tasks, *, cores: int) -> None:
+        """Register as soon as the server is there, and report from then on."""
+        self._take(tasks, cores)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Address of the server that it calls now."""
+        return self._channel.url
+
+    def is_member(self, caller: str) -> bool:
+        """Return whether a caller names the present registration."""
+        return bool(caller) and caller == self._channel.worker
+
+    def _take(self, tasks: Tasks, cores: int) -> None:
+        self._tasks = tasks
+        self._registration = msgspec.structs.replace(self._registration, cores=cores)
+        tasks.attach(self)
 
     def leave(self, reason: str, *, drain_seconds: float) -> None:
         """Accept no more tasks, wait this long for the running ones, then leave the server."""
@@ -211,7 +238,7 @@ class WorkerLink:
 
     def _member(self, caller: str) -> Tasks:
         """Return the tasks, for a server that knows this registration."""
-        if self._tasks is None or not caller or caller != self._channel.worker:
+        if self._tasks is None or not self.is_member(caller):
             raise WorkerNotFoundError("this process is another worker by now", worker=self._registration.name)
         return self._tasks
 
@@ -299,7 +326,12 @@ class WorkerLink:
             _log.warning("server_away", url=self._channel.url, reason=error)
             self._silent_since = began
         silent = self._clock.monotonic() - self._silent_since
-        if len(self._channel.urls) == 1 or silent < self._gone_seconds:
+        if silent < self._gone_seconds:
+            return
+        if len(self._channel.urls) == 1:
+            if self._shares_worker and self._tasks is not None and self._tasks.live_ids():
+                _log.warning("tasks_of_silent_server_end", url=self._channel.url, silent_seconds=round(silent, 1))
+                self._end_tasks()
             return
         if self._server:
             url, seconds = self._channel.url, round(silent, 1)
@@ -318,8 +350,8 @@ class WorkerLink:
 
     def _register_again(self) -> None:
         def register() -> None:
-            if len(self._channel.urls) > 1 and self._channel.url != self._tested_url:
-                # It may have other storages than the former server.
+            if self._channel.url != self._tested_url:
+                # It may have other storages than the former server, or was away at the start.
                 self._register(is_trial=True)
             self._register(is_trial=False)
 
@@ -356,12 +388,15 @@ class WorkerLink:
 
 
 def load_of(tasks: WorkerLoad, *, cores: int) -> WorkerLoad:
-    """Add cores and memory of this machine to the load, which has the disk; `cores` belong to the worker."""
+    """Add cores and memory of this machine to the load, which has the disk, or the cores of a cluster's executors;
+    `cores`: those of the worker otherwise.
+    """
     memory = psutil.virtual_memory()
+    free_cores = tasks.free_cores if tasks.cores else cores * (1 - psutil.cpu_percent(interval=None) / 100)
     return msgspec.structs.replace(
         tasks,
-        cores=cores,
-        free_cores=round(cores * (1 - psutil.cpu_percent(interval=None) / 100), 2),
+        cores=tasks.cores or cores,
+        free_cores=round(free_cores, 2),
         memory_bytes=memory.total,
         free_memory_bytes=memory.available,
     )

@@ -28,6 +28,7 @@ import tilth.base
 from tilth.base.errors import TilthError
 from tilth.warehouse.errors import SparkStartError
 from tilth.warehouse.session.cluster_auth import AUTHENTICATED, STANDALONE
+from tilth.warehouse.session.conf import is_cluster
 from tilth.warehouse.session.spark import run_in_task
 from tilth.warehouse.settings import MASTER_AUTO
 
@@ -44,11 +45,6 @@ _ONE_TRY = re.compile(r"local(\[(\d+|\*)\])?")
 _LIBRARIES = ("pyspark", "pyarrow", "numpy", "pandas", "msgspec", "confluent-kafka")
 #: A fixed time in the zip's entries, so that the same code has the same name.
 _ENTRY_TIME = (2020, 1, 1, 0, 0, 0)
-
-
-def is_cluster(master: str) -> bool:
-    """Return whether Spark's tasks run in other processes than its driver."""
-    return not (master == MASTER_AUTO or master.startswith("local"))
 
 
 def tries_tasks_again(master: str) -> bool:

@@ -7,15 +7,13 @@ saves most.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from tilth.base.settings import LogSettings
 from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
+from tilth.warehouse.parallelism import GIVEN_PROPERTY, Parallelism, cores_of
 from tilth.warehouse.settings import MASTER_AUTO, SECRET_PROPERTIES, WarehouseSettings
-
-_LOCAL = re.compile(r"local\[(\d+|\*)(?:,\d+)?\]")
 
 #: Queries get twice the share of imports and merges when both want the cores.
 FAIR_SCHEDULER = f"""<?xml version="1.0"?>
@@ -25,6 +23,9 @@ FAIR_SCHEDULER = f"""<?xml version="1.0"?>
 </allocations>
 """
 
+#: Tasks of a shuffle, and of what Spark reads without one.
+_SHUFFLE_TASKS = "spark.sql.shuffle.partitions"
+_SCAN_TASKS = "spark.sql.leafNodeDefaultParallelism"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _CONSTANT = {
@@ -108,19 +109,23 @@ logger.truncated.level = error
 """
 
 
-def cores_of(master: str, *, machine_cores: int) -> int:
-    """Return the number of cores of the master; the machine's for clusters, whose size only Spark knows."""
-    found = _LOCAL.fullmatch(master)
-    if found is not None and found[1] != "*":
-        return int(found[1])
-    return 1 if master == "local" else machine_cores
-
-
 def slots_of(master: str, *, machine_cores: int) -> int:
     """Return the number of tasks that run at once; 1 for clusters, whose size is not known here."""
     if master == MASTER_AUTO:
         return 2 * machine_cores
     return cores_of(master, machine_cores=machine_cores) if master.startswith("local") else 1
+
+
+def is_cluster(master: str) -> bool:
+    """Return whether Spark's tasks run in other processes than its driver."""
+    return not (master == MASTER_AUTO or master.startswith("local"))
+
+
+def session_conf(parallelism: Parallelism, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a session on a cluster that follow its executors; those that a user has set are not
+    among them."""
+    tasks = str(parallelism.tasks)
+    return {name: tasks for name in (_SHUFFLE_TASKS, _SCAN_TASKS) if name not in given}
 
 
 def log_properties(path: str, bounds: LogSettings) -> str:
@@ -168,19 +173,18 @@ def spark_conf(
     given = dict(settings.spark_conf)
     options = java_options(*jvm_options, folder=folder, log_folder=log_folder)
     machine_cores = os.cpu_count() or 1
-    cores = str(cores_of(settings.master, machine_cores=machine_cores))
     local = f"local[{slots_of(MASTER_AUTO, machine_cores=machine_cores)}]"
     conf = {
         "spark.master": local if settings.master == MASTER_AUTO else settings.master,
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.warehouse.dir": f"file://{folder}/unused",
         "spark.scheduler.allocation.file": f"file://{folder}/conf/fairscheduler.xml",
-        "spark.default.parallelism": cores,
-        "spark.sql.shuffle.partitions": cores,
-        "spark.sql.files.minPartitionNum": cores,
         "spark.python.unix.domain.socket.dir": socket_folder,
         "spark.executorEnv.PYTHONPATH": package_folder,
     }
+    if not is_cluster(settings.master):
+        cores = cores_of(settings.master, machine_cores=machine_cores)
+        conf |= {GIVEN_PROPERTY: str(cores), _SHUFFLE_TASKS: str(cores), "spark.sql.files.minPartitionNum": str(cores)}
     fixed = {
         # In each text that a node has kept, double quotes mean one thing.
         "spark.sql.ansi.doubleQuotedIdentifiers": "true",

@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,20 +31,35 @@ from tilth.model.warehouse import QUERY_WAREHOUSE
 from tilth.warehouse.allowed.function_registry import USER, register_functions, remove_refused_functions, user_of_thread
 from tilth.warehouse.allowed.java_class import compiled
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
-from tilth.warehouse.session.class_data import NICE_MAX, ClassData, spark_home
+from tilth.warehouse.parallelism import (
+    Executors,
+    Parallelism,
+    allocation_of,
+    cluster_parallelism,
+    local_parallelism,
+)
+from tilth.warehouse.session.class_data import ClassData, spark_home
 from tilth.warehouse.session.cluster import (
     check_executors,
     check_master,
     cluster_conf,
-    is_cluster,
     pack,
     tries_tasks_again,
 )
 from tilth.warehouse.session.cluster_auth import REFUSED_HINT, cluster_secret, is_refused, split_secrets
-from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
+from tilth.warehouse.session.conf import (
+    FAIR_SCHEDULER,
+    is_cluster,
+    log_properties,
+    session_conf,
+    slots_of,
+    spark_conf,
+)
+from tilth.warehouse.session.executors import read_executors
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
 from tilth.warehouse.session.jobs import progress_of, temporary_bytes_of
+from tilth.warehouse.session.launching import call_nicely, environment
 from tilth.warehouse.session.reports import Beat, JobProgress, Outage, Processes
 from tilth.warehouse.session.spark import warm
 from tilth.warehouse.settings import STOP_SHARE, WarehouseSettings
@@ -99,7 +114,10 @@ class WorkerSession:
         self._class_data = class_data or ClassData()
         self._beginning: Future[None] | None = None
         self._slots = slots_of(settings.master, machine_cores=os.cpu_count() or 1)
-        self.cores = cores_of(settings.master, machine_cores=os.cpu_count() or 1)
+        self._conf = dict(settings.spark_conf)
+        self._allocation = allocation_of(self._conf)
+        #: Executors of the cluster at the last heartbeat.
+        self._executors = Executors()
 
     def begin(self) -> None:
         """Begin to start on a thread of its own; `start` waits for it."""
@@ -158,6 +176,18 @@ class WorkerSession:
     def temporary_folder(self) -> Path:
         """Below which the present run's temporary files are."""
         return self._run_folder / "tmp"
+
+    @property
+    def executors(self) -> Executors:
+        """The executors of the cluster at the last heartbeat; none where there is no cluster."""
+        return self._executors
+
+    @property
+    def parallelism(self) -> Parallelism:
+        """Tasks that share a scan, a shuffle or a round now."""
+        if self.is_on_cluster:
+            return cluster_parallelism(self._executors, self._allocation)
+        return local_parallelism(self._settings.master, self._allocation, machine_cores=os.cpu_count() or 1)
 
     @property
     def settings(self) -> WarehouseSettings:
@@ -229,18 +259,19 @@ class WorkerSession:
 
     def beat(self) -> Beat:
         """Read the state of the JVM. Waits as long as the JVM is silent; fails when it ends."""
-        spark = self._require_session().sparkContext._jsc.sc()
-        tracker, store = spark.statusTracker(), spark.statusStore()
+        context = self._require_session().sparkContext
+        spark = context._jsc.sc()
         # Read before the jobs: a job that begins in between hides a stuck task, and makes none.
-        executors = tracker.getExecutorInfos()
-        running = sum(executors[index].numRunningTasks() for index in range(len(executors)))
-        jobs = tracker.getActiveJobIds()
+        executors = read_executors(context)
+        store, jobs = spark.statusStore(), spark.statusTracker().getActiveJobIds()
         wanted = sum(store.job(jobs[index]).numActiveTasks() for index in range(len(jobs)))
-        slots = int(spark.defaultParallelism()) if is_cluster(self._settings.master) else self._slots
-        stuck = max(0, running - wanted)
+        slots = self._slots
+        if self.is_on_cluster:
+            self._executors, slots = executors, max(1, executors.cores)
+        stuck = max(0, executors.running - wanted)
         return Beat(
             has_ended=bool(spark.isStopped()),
-            is_full=running >= slots,
+            is_full=executors.running >= slots,
             stuck_share=min(1.0, stuck / slots),
             stuck_cores=min(stuck, os.cpu_count() or 1),
         )
@@ -321,7 +352,17 @@ class WorkerSession:
         # A cancelled job ends its tasks where they wait and sleep, too.
         context.setLocalProperty("spark.job.interruptOnCancel", "true")
         self._user.set(USER)
-        return self.session.newSession()
+        session = self.session.newSession()
+        self.fit(session)
+        return session
+
+    def fit(self, session: SparkSession) -> Parallelism:
+        """Let the session's scans and shuffles have as many tasks as the cluster now runs; return that number."""
+        parallelism = self.parallelism
+        if self.is_on_cluster:
+            for name, value in session_conf(parallelism, self._conf).items():
+                session.conf.set(name, value)
+        return parallelism
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
@@ -356,7 +397,7 @@ class WorkerSession:
 
     def warm(self) -> int:
         """Start the Python workers, one for each core, and import what tasks need; return how many there are."""
-        return warm(self.new_session(pool=QUERY_WAREHOUSE), tasks=self.cores)
+        return warm(self.new_session(pool=QUERY_WAREHOUSE), tasks=max(1, self.parallelism.cores))
 
     def warm_if_possible(self, *, with_query: bool = False) -> None:
         """Warm, and with `with_query` run a first query; what fails is logged.
@@ -404,10 +445,10 @@ class WorkerSession:
         too_long = threading.Timer(_LAUNCH_SECONDS_MAX, self._kill_launched)
         too_long.daemon = True
         too_long.start()
-        with _environment(self._environment(java.home)), self._open_log() as log:
+        with environment(self._environment(java.home)), self._open_log() as log:
             try:
                 # pyspark leaves this function untyped.
-                gateway = _call_nicely(
+                gateway = call_nicely(
                     lambda: launch_gateway(conf, {"stdout": log, "stderr": log}),  # type: ignore[no-untyped-call]
                     self._settings.nice,
                 )
@@ -423,9 +464,9 @@ class WorkerSession:
                 jvm: Any = context._jvm
                 self._threads, self._stopper = jvm.java.lang.Thread, None
                 self._session, self._why_killed = SparkSession(context), ""
-                if is_cluster(self._settings.master):
-                    self.cores = max(1, int(conf.get("spark.cores.max", str(self.cores)) or 1))
+                if self.is_on_cluster:
                     check_executors(self._session)
+                    self._executors = read_executors(context)
             except SparkStartError:
                 self._end()
                 raise
@@ -536,7 +577,7 @@ class WorkerSession:
         settings = self._settings
         jars = sorted(map(str, Path(settings.jars).absolute().glob("*.jar"))) if settings.jars else []
         conf = {"spark.jars": ",".join(jars)} if jars else {}
-        if not is_cluster(settings.master):
+        if not self.is_on_cluster:
             return conf
         python, package = settings.python or sys.executable, pack(self._run_folder)
         return conf | cluster_conf(
@@ -550,32 +591,3 @@ class WorkerSession:
     def _open_log(self) -> Any:
         # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.
         return open(self._log_folder / _OUTPUT, "ab")
-
-
-# Any: what pyspark gives.
-def _call_nicely(act: Callable[[], Any], nice: int) -> Any:
-    """Call it on a thread of lower priority, which the processes that it starts inherit."""
-
-    def run() -> Any:
-        # On Linux, of this thread alone.
-        thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, min(NICE_MAX, os.getpriority(os.PRIO_PROCESS, thread) + nice))
-        return act()
-
-    with ThreadPoolExecutor(1, "tilth-spark-start") as pool:
-        return pool.submit(run).result()
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """These variables in this process's environment while the JVM starts: pyspark takes them from nowhere else."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

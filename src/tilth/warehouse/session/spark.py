@@ -1,8 +1,8 @@
 """Runs functions in Spark's tasks and brings their answers back, and warms the Python workers. What is shipped imports
 no catalog.
 
-Covers: functions over the rows of a frame, or over none; mailboxes for tasks in the middle of a plan. Does not cover:
-what the functions do, the form of their answers (model/answer.py).
+Covers: functions over the rows of a frame, or over none. Does not cover: what the functions do, the form of their
+answers (model/answer.py), tasks in the middle of a plan (beside_spark.py, base/mailbox.py).
 Always holds: Spark pickles the functions that it sends, and nothing that comes back is unpickled; each task gives one
 answer, that of the attempt whose rows Spark takes; an error of a task comes back with its type, kind, code and facts.
 
@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tilth.base.errors import TilthError
-from tilth.base.mailbox import Mailbox, mailbox_in
 from tilth.model.answer import pack, unpack
 from tilth.warehouse.errors import TaskFailedError
 
@@ -110,11 +108,6 @@ def run_in_tasks(session: SparkSession, function: InTask[T], answer: type[T], *,
         return function(task=task, attempt=attempt)
 
     return run_tasks(session.range(0, tasks, 1, tasks), call, answer)
-
-
-def mailbox(session: SparkSession) -> AbstractContextManager[Mailbox]:
-    """A mailbox for tasks in the middle of a plan, whose rows go to other tasks; below Spark's temporary folder."""
-    return mailbox_in(str(session.sparkContext._temp_dir))
 
 
 def warm(session: SparkSession, *, tasks: int) -> int:

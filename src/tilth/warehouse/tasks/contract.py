@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tilth.base.errors import TilthError
 from tilth.model.task import TaskSpec
 from tilth.warehouse.errors import TaskCancelledError
+from tilth.warehouse.parallelism import Parallelism
 from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.state import TaskResult
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 def _no_watch(_: str) -> None:
     pass
+
+
+def _one_task() -> Parallelism:
+    return Parallelism(tasks=1, cores=1, reason="nothing is known of its Spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +45,14 @@ class TaskContext:
     retiring: threading.Event = field(default_factory=threading.Event)
     #: `True` if Spark may try a failed task again: files of a failed attempt stay beside those that the job names.
     tries_tasks_again: bool = False
+    #: `True` if tasks of Spark run in other processes, which may share no disk with this one.
+    is_on_cluster: bool = False
     #: Called by a task that stays before it waits for something other than Spark, with words for what it waits for, and
     #: with none when it goes on. One that waits for too long is given up, and its service starts another.
     waits_for: Callable[[str], None] = _no_watch
+    #: Lets the session's scans and shuffles have as many tasks as its Spark runs now, and returns that number. A task
+    #: that stays calls it before each round: executors come and go.
+    fit: Callable[[], Parallelism] = _one_task
 
     def is_cancelled(self) -> bool:
         return self.cancelled.is_set()

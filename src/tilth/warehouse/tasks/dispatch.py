@@ -396,8 +396,17 @@ class Dispatcher:
         least.
         """
         with self._lock:
-            shares = self._board.shares
-        return sum(max(1, share.slots // 2) for share in shares if share.warehouse == warehouse)
+            slots = [self._board.slots_of(share) for share in self._board.shares if share.warehouse == warehouse]
+        return sum(max(1, each // 2) for each in slots)
+
+    def tasks_at_once(self, warehouse: str) -> int:
+        """Return how many tasks of Spark share a scan or a shuffle on the largest worker of the warehouse; 0: that is
+        not known.
+        """
+        with self._lock:
+            named = known_name(warehouse, self._board.warehouses)
+            workers = [share.worker for share in self._board.shares if share.warehouse == named]
+            return max((self._load_of(worker).tasks for worker in workers), default=0)
 
     def warehouses(self) -> list[WarehouseInfo]:
         """One line for each warehouse."""
@@ -514,6 +523,7 @@ class Dispatcher:
         running = [task for task in tasks if task.state is TaskState.RUNNING]
         resident = sum(task.kind.traits.is_resident for task in running)
         config = self._board.warehouses[name]
+        loads = {share.worker: self._load_of(share.worker) for share in shares}
         return WarehouseInfo(
             name=name,
             work=tuple(each.value for each in config.work),
@@ -522,7 +532,13 @@ class Dispatcher:
             worker_cores=config.cores,
             worker_memory_bytes=config.memory_bytes,
             workers=len(shares),
-            slots=sum(share.slots for share in shares),
+            slots=sum(self._board.slots_of(share) for share in shares),
+            tasks=sum(load.tasks for load in loads.values()),
+            tasks_reason="; ".join(
+                f"{worker}: {load.tasks_reason}" if len(loads) > 1 else load.tasks_reason
+                for worker, load in sorted(loads.items())
+                if load.tasks_reason
+            ),
             running=len(running) - resident,
             waiting=len(tasks) - len(running),
             resident=resident,

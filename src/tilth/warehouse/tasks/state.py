@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from tilth.base.errors import InvalidInputError, NotFoundError, TilthError
 from tilth.model.task import Cost, ScheduleMode, TaskInfo, TaskKind, TaskSpec, TaskState
+from tilth.model.warehouse import QUERY_WAREHOUSE
 from tilth.warehouse.definitions.settings import WarehouseConfig
 from tilth.warehouse.errors import (
     SparkAwayError,
@@ -35,6 +36,7 @@ from tilth.warehouse.errors import (
     WarehouseEmptyError,
 )
 from tilth.warehouse.stats import WorkerLoad
+from tilth.warehouse.tasks.loads import lack_of, slowed
 from tilth.warehouse.tasks.residents import MOVE_PAUSE_MS, REPLACED_MS, best_worker, misplaced, too_many
 
 #: Heartbeats in a row in which the task was missing, after which it is lost.
@@ -65,7 +67,7 @@ class WorkerShare:
 
     warehouse: str
     worker: str
-    #: Tasks at once; a resident task counts while its round runs.
+    #: Tasks at once when it joined; a resident task counts while its round runs. `TaskBoard.slots_of`: those of now.
     slots: int
     #: Memory of the worker, for all its warehouses.
     memory_bytes: int
@@ -190,6 +192,11 @@ class TaskBoard:
                 task=kind.value,
                 hint=f"it takes {', '.join(config.work)}; ALTER WAREHOUSE {name} SETTINGS work = '..' changes that",
             )
+
+    def slots_of(self, share: WorkerShare) -> int:
+        """Return the slots of a share now: on a cluster those of warehouses that write follow its executors."""
+        follows = share.warehouse != QUERY_WAREHOUSE
+        return (self._load_of(share.worker).write_slots if follows else 0) or share.slots
 
     def join(self, share: WorkerShare, *, now_ms: int) -> list[Instruction]:
         """Add a worker to a warehouse; the memory of its last registration counts."""
@@ -485,7 +492,7 @@ class TaskBoard:
             worker, reason = best_worker(spec.mode, key=spec.key, task_id=spec.id, residents=residents)
             return fitting[worker], reason
         ends = {
-            worker: (self._seconds_before(share) + spec.estimate.seconds) * self._slowed(worker)
+            worker: (self._seconds_before(share) + spec.estimate.seconds) * slowed(self._load_of(worker))
             for worker, share in fitting.items()
         }
         worker = min(fitting, key=lambda name: (ends[name], self._resident_on(fitting[name]), name))
@@ -494,20 +501,15 @@ class TaskBoard:
     def _describe_choice(self, share: WorkerShare, *, seconds: float, workers: int) -> str:
         """Describe why a task goes to this worker."""
         busy = len(list(self._on(share)))
-        text = f"fits on {share.worker}, done in about {seconds:.1f} s; {busy} of {share.slots} slots in use"
+        text = f"fits on {share.worker}, done in about {seconds:.1f} s; {busy} of {self.slots_of(share)} slots in use"
         load = self._load_of(share.worker)
         if load.cores:
             text = f"{text}, {load.free_cores:.1f} of {load.cores} cores free"
         return f"{text}, first of {workers} workers" if workers > 1 else text
 
-    def _slowed(self, worker: str) -> float:
-        """Return the factor by which a machine with busy cores is slower: up to 2."""
-        load = self._load_of(worker)
-        return 2.0 - min(1.0, load.free_cores / load.cores) if load.cores else 1.0
-
     def _seconds_before(self, share: WorkerShare) -> float:
         """Return how long the worker is busy with the tasks that it has, per slot."""
-        return sum((task.round or task.spec.estimate).seconds for task in self._on(share)) / share.slots
+        return sum((task.round or task.spec.estimate).seconds for task in self._on(share)) / self.slots_of(share)
 
     def _refusal(self, share: WorkerShare, task: _Task) -> str:
         spec = task.spec
@@ -522,11 +524,14 @@ class TaskBoard:
             return f"worker {share.worker} drains: {self.draining[share.worker]}"
         if spec.kind.traits.is_resident:
             return ""
-        running = list(self._on(share))
-        if len(running) >= share.slots:
-            return f"all {share.slots} slots of {share.warehouse} on {share.worker} are in use"
+        running, load = list(self._on(share)), self._load_of(share.worker)
+        # Others than this server have tasks there.
+        slots = max(0, self.slots_of(share) - load.taken_slots)
+        if len(running) >= slots:
+            elsewhere = f", {load.taken_slots} of them by other servers" if load.taken_slots else ""
+            return f"all {self.slots_of(share)} slots of {share.warehouse} on {share.worker} are in use{elsewhere}"
         # Half of what rounds leave: short tasks find room beside both.
-        yielding_max = max(1, (share.slots - sum(task.spec.kind.traits.is_resident for task in running)) // 2)
+        yielding_max = max(1, (slots - sum(task.spec.kind.traits.is_resident for task in running)) // 2)
         if spec.kind.traits.is_yielding and sum(task.spec.kind.traits.is_yielding for task in running) >= yielding_max:
             return f"{yielding_max} merges and mutations run on {share.worker}, more would use the slots of others"
         held = sum(
@@ -534,25 +539,11 @@ class TaskBoard:
             for task in self._live.values()
             if task.worker == share.worker and not task.is_abandoned
         )
+        held += load.taken_memory_bytes
         if held and held + spec.estimate.memory_bytes > share.memory_bytes:
             free = max(0, share.memory_bytes - held)
             return f"needs {spec.estimate.memory_bytes} bytes of memory, {share.worker} has {free} left"
-        return self._refusal_by_load(share, spec.estimate, is_idle=not running)
-
-    def _refusal_by_load(self, share: WorkerShare, need: Cost, *, is_idle: bool) -> str:
-        """Return what the worker's machine lacks, by its last report.
-
-        The memory of an idle worker is not checked: no task of ours would release any, and estimates are upper bounds.
-        """
-        load = self._load_of(share.worker)
-        if load.memory_bytes and not is_idle and need.memory_bytes > load.free_memory_bytes:
-            return (
-                f"needs {need.memory_bytes} bytes of memory, the machine of {share.worker} has {load.free_memory_bytes}"
-            )
-        temporary = need.temporary_bytes or 0
-        if load.disk_bytes and temporary > load.free_disk_bytes:
-            return f"needs {temporary} bytes of disk, the machine of {share.worker} has {load.free_disk_bytes}"
-        return ""
+        return lack_of(share.worker, load, spec.estimate, is_idle=not (running or load.taken_slots))
 
     def _residents(self) -> Iterable[_Task]:
         """Resident tasks."""
@@ -572,11 +563,11 @@ class TaskBoard:
                 continue
             if task.spec.kind.traits.is_resident:
                 rounds += task.round is not None
-                if task.round is not None and rounds <= share.slots // 2:
+                if task.round is not None and rounds <= self.slots_of(share) // 2:
                     yield task
                 continue
             abandoned += task.is_abandoned
-            if not task.is_abandoned or abandoned > share.slots:
+            if not task.is_abandoned or abandoned > self.slots_of(share):
                 yield task
 
 

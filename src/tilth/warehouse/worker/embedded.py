@@ -30,6 +30,7 @@ from tilth.warehouse.errors import (
     TaskStalledError,
     WorkerBusyError,
 )
+from tilth.warehouse.parallelism import write_slots_of
 from tilth.warehouse.session.job_names import traced_jobs
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.stats import WorkerLoad
@@ -79,8 +80,10 @@ class EmbeddedWorker:
     """A worker in this process. Register the runners, then start it."""
 
     def __init__(self, clock: Clock, session: WorkerSession, *, name: str, memory_bytes: int, threads: int = 0) -> None:
-        """`threads`: merges and mutations are refused beyond one and a half for each; 0: never."""
-        self._background_max = int(threads * BACKGROUND_TASKS_PER_THREAD)
+        """`threads`: merges and mutations are refused beyond one and a half for each; 0: never. On a cluster they
+        follow its executors, unless they were set.
+        """
+        self._threads = threads
         self._clock = clock
         self._session = session
         self._name = name
@@ -110,9 +113,9 @@ class EmbeddedWorker:
 
     @property
     def load(self) -> WorkerLoad:
-        """The disk of Spark's temporary files: cores and memory are this process's own, which are counted by tasks.
+        """The disk of Spark's temporary files; cores and memory are this process's own, which are counted by tasks.
 
-        Not known of a cluster, whose executors have disks of their own.
+        On a cluster: the cores of its executors, by the last heartbeat. Their disks are not known.
         """
         return self._load
 
@@ -173,8 +176,11 @@ class EmbeddedWorker:
 
     def _check_room(self, spec: TaskSpec) -> None:
         background = sum(task.spec.kind.traits.is_yielding for task in self._running.values())
-        if spec.kind.traits.is_yielding and self._background_max and background >= self._background_max:
-            raise WorkerBusyError("too many tasks", worker=self._name, tasks=background, tasks_max=self._background_max)
+        background_max = int(
+            (self._threads and (self._load.write_slots or self._threads)) * BACKGROUND_TASKS_PER_THREAD
+        )
+        if spec.kind.traits.is_yielding and background_max and background >= background_max:
+            raise WorkerBusyError("too many tasks", worker=self._name, tasks=background, tasks_max=background_max)
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         now = self._clock.monotonic()
@@ -247,7 +253,9 @@ class EmbeddedWorker:
                 cancelled=task.cancelled,
                 retiring=task.retiring,
                 tries_tasks_again=self._session.tries_tasks_again,
+                is_on_cluster=self._session.is_on_cluster,
                 waits_for=partial(self._note_wait, task),
+                fit=partial(self._session.fit, session),
             )
             context.raise_if_cancelled()
             with traced_jobs(session, f"{spec.kind.value} {spec.table}".strip()):
@@ -361,9 +369,19 @@ class EmbeddedWorker:
 
     def _measure(self) -> None:
         """Measure what `load` returns: its callers hold locks, and a disk may hang."""
+        parallelism = self._session.parallelism
+        load = WorkerLoad(tasks=parallelism.tasks, tasks_reason=parallelism.reason)
         if not self._session.is_on_cluster:
             disk = shutil.disk_usage(self._session.folder)
-            self._load = WorkerLoad(disk_bytes=disk.total, free_disk_bytes=disk.free)
+            self._load = msgspec.structs.replace(load, disk_bytes=disk.total, free_disk_bytes=disk.free)
+            return
+        executors, is_given = self._session.executors, self._session.settings.are_write_slots_given
+        self._load = msgspec.structs.replace(
+            load,
+            cores=executors.cores,
+            free_cores=max(0, executors.cores - executors.running),
+            write_slots=0 if is_given else write_slots_of(executors.cores),
+        )
 
     def _cancelled_tags(self) -> set[str]:
         with self._lock:

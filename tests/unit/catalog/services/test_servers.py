@@ -94,6 +94,16 @@ def test_each_process_that_joins_gets_the_next_number_and_so_many_may_live(world
     assert join(world.catalog, "one more").number == SERVERS_MAX
 
 
+def test_more_servers_than_usual_join_where_their_settings_allow_it(world: World) -> None:
+    joined = [
+        world.catalog.servers.join(Joining(name=f"s{n}", run=f"r{n}", version="1", servers_max=SERVERS_MAX + 2))
+        for n in range(SERVERS_MAX + 2)
+    ]
+    assert len({each.number for each in joined}) == SERVERS_MAX + 2
+    with pytest.raises(ConflictError, match=f"servers={SERVERS_MAX + 2}", check=WithCode("TOO_MANY_SERVERS")):
+        world.catalog.servers.join(Joining(name="more", run="r", version="1", servers_max=SERVERS_MAX + 2))
+
+
 def test_a_number_is_given_again_after_all_others_and_never_while_it_is_used(world: World) -> None:
     first = join(world.catalog, "first")
     numbers = []

@@ -40,6 +40,7 @@ from tilth.storage import (
     reserve_location,
     write_parts,
 )
+from tilth.warehouse import Parallelism
 
 PARTITION = TopicPartition("topic", 0)
 SETTINGS = {
@@ -124,10 +125,10 @@ class Rounds(World):
         dispatcher = cast(FakeDispatcher, self.consumers._dispatcher)
         spec = dispatcher.handles[-1].spec
         order = ORDER_DECODER.decode(spec.payload)
-        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         context = SimpleNamespace(
             spec=spec,
-            session=session,
+            session=SimpleNamespace(),
+            fit=lambda: Parallelism(tasks=1, cores=1, reason=""),
             cancelled=self.over,
             retiring=threading.Event(),
             tries_tasks_again=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.query.language.explained import explains, without_locations
+from tilth.query.language.explained import explains, with_tasks, without_locations
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,15 @@ def test_locations_of_files_are_removed(shown: str, expected: str) -> None:
 def test_an_explain_is_found_behind_comments(before: str) -> None:
     assert explains(f"{before}explain SELECT 1")
     assert not explains(f"{before}SELECT 'EXPLAIN'")
+
+
+@pytest.mark.parametrize(
+    ("shuffle_tasks", "last"),
+    [
+        (16, "16: 16 cores of 4 executors"),
+        (7, "16: 16 cores of 4 executors; shuffles: 7, by spark.sql.shuffle.partitions"),
+    ],
+)
+def test_a_plan_ends_with_its_tasks_and_their_origin(shuffle_tasks: int, last: str) -> None:
+    plan = with_tasks("== Plan ==\nScan\n\n", tasks=16, reason="16 cores of 4 executors", shuffle_tasks=shuffle_tasks)
+    assert plan == f"== Plan ==\nScan\n\n== Tasks ==\n{last}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 
 from tilth.base.cancel import Cancellation
 from tilth.base.units import MIB
-from tilth.query.results.waiting import OpenResults, ResultLimits, ResultNotReadError
+from tilth.query.results.waiting import OpenResults, ResultLimits, ResultNotReadError, bytes_in
 from tilth.testing import ManualClock
 
 BATCH = pa.record_batch([pa.array([1])], names=["a"])
@@ -24,7 +25,7 @@ def written(folder: Path, size: int) -> Path:
 def test_a_client_that_reads_nothing_loses_its_result_and_one_that_waits_for_rows_does_not(tmp_path: Path) -> None:
     clock = ManualClock()
     results = OpenResults(clock, ResultLimits(read_seconds_max=10))
-    result = results.open("q1", written(tmp_path / "q1", 3), Cancellation())
+    result = results.open("q1", partial(bytes_in, written(tmp_path / "q1", 3)), Cancellation())
     rows = results.followed(result, iter([BATCH, BATCH]))
     clock.advance(60)
     results.check()
@@ -52,7 +53,7 @@ def test_the_largest_result_gives_way_when_there_are_too_many_bytes(tmp_path: Pa
     cancellations = {}
     for name, size in (("q1", 1), ("q2", 3), ("q3", 2)):
         cancellations[name] = Cancellation()
-        results.open(name, written(tmp_path / name, size * MIB), cancellations[name])
+        results.open(name, partial(bytes_in, written(tmp_path / name, size * MIB)), cancellations[name])
     results.check()
     assert [name for name, each in cancellations.items() if each.error is not None] == ["q2"]
     assert "3.0 MiB of them this one" in str(cancellations["q2"].error)
@@ -67,7 +68,8 @@ def test_the_largest_result_gives_way_when_there_are_too_many_bytes(tmp_path: Pa
 def test_without_limits_nothing_is_cancelled(tmp_path: Path, size: int) -> None:
     clock = ManualClock()
     results = OpenResults(clock, ResultLimits(bytes_max=0, read_seconds_max=0))
-    result = results.open("q1", tmp_path / "gone" if not size else written(tmp_path / "q1", size), Cancellation())
+    folder = tmp_path / "gone" if not size else written(tmp_path / "q1", size)
+    result = results.open("q1", partial(bytes_in, folder), Cancellation())
     next(results.followed(result, iter([BATCH])))
     clock.advance(1e6)
     results.check()

@@ -58,6 +58,28 @@ def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world:
         service.resolve("q", [("t",)])
 
 
+def test_a_large_result_gets_a_folder_in_the_storage_of_its_table_until_its_end(
+    world: SqlWorld, tmp_path: Path
+) -> None:
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        folder = service.open_result("q")
+        # A call that is sent again, and a result of another query.
+        assert service.open_result("q") == folder
+        [(path, record)] = world.catalog.results.all().items()
+        assert (path, record.server, record.removed_ms) == (folder.path, world.catalog.server, 0)
+        with service.opened("other", database="default", prune=True):
+            assert service.open_result("other").path != folder.path
+        local = Path(folder)
+        local.mkdir(parents=True)
+        (local / "000000.1.000000.arrow").write_bytes(b"rows")
+    assert not local.exists()
+    assert all(each.removed_ms for each in world.catalog.results.all().values())
+    with pytest.raises(TilthError, match="this query has ended"):
+        service.open_result("q")
+
+
 def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_between(
     world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

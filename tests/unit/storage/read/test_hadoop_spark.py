@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tilth.base.mailbox import Mailbox
+from tilth.base.mailbox import new_mailbox
 from tilth.storage.read.hadoop_spark import object_error
 from tilth.storage.read.spark import file_error
 
@@ -67,7 +67,7 @@ def test_a_name_node_that_ends_during_a_read_is_no_damage_of_the_file(
     lines = [f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file {HDFS_PATH}.  SQLSTATE: KD001"]
     for cause in causes:
         lines += [f"Caused by: {cause}", frames]
-    error = file_error(RuntimeError("\n".join(lines)), Mailbox(str(tmp_path)))
+    error = file_error(RuntimeError("\n".join(lines)), new_mailbox())
     assert error is not None
     assert error.code == code
     assert HDFS_PATH in str(error)

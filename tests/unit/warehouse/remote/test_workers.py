@@ -483,7 +483,7 @@ class Two(World):
     def begin(self) -> RemoteWorker:
         """Start at the first server, and report."""
         self.link.try_server()
-        self.link.join(self.tasks)
+        self.link.join(self.tasks, cores=2)
         worker = self.workers.infos()["w"]
         self.down = Wire(self.link.handlers, worker.registration.instance)
         worker._channel = self.down
@@ -498,7 +498,7 @@ def test_a_worker_is_at_the_first_server_that_answers_and_stays_there() -> None:
     world = Two()
     world.away = {"http://a:1": PeerAwayError}
     world.link.try_server()
-    world.link.join(world.tasks)
+    world.link.join(world.tasks, cores=2)
     assert world.at("http://b:1")
     world.away = {}
     reports = world.up.calls.count("report")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tilth.warehouse import SparkStartError, warehouse_settings
-from tilth.warehouse.session.cluster import check_master, cluster_conf, is_cluster, pack, tries_tasks_again
-from tilth.warehouse.session.conf import spark_conf
+from tilth.warehouse.session.cluster import check_master, cluster_conf, pack, tries_tasks_again
+from tilth.warehouse.session.conf import is_cluster, spark_conf
 
 
 def test_files_of_failed_attempts_are_looked_for_where_tasks_are_tried_again() -> None:

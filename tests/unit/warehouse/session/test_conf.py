@@ -6,7 +6,8 @@ import pytest
 
 from tilth.base.settings import BadSettingError
 from tilth.warehouse import SETTINGS, WarehouseSettings, warehouse_settings
-from tilth.warehouse.session.conf import cores_of, spark_conf
+from tilth.warehouse.parallelism import Parallelism, cores_of
+from tilth.warehouse.session.conf import session_conf, spark_conf
 
 
 def test_defaults_are_read() -> None:
@@ -54,3 +55,21 @@ def test_auto_gives_twice_as_many_task_slots_as_cores() -> None:
 )
 def test_cores_of_a_master(master: str, cores: int) -> None:
     assert cores_of(master, machine_cores=8) == cores
+
+
+def test_a_cluster_decides_its_tasks_while_it_runs() -> None:
+    names = ("spark.default.parallelism", "spark.sql.shuffle.partitions", "spark.sql.files.minPartitionNum")
+    conf = spark_conf(WarehouseSettings(master="spark://a:1"), folder="/d", socket_folder="/s", package_folder="/p")
+    assert not set(names) & set(conf)
+    local = spark_conf(WarehouseSettings(master="local[3]"), folder="/d", socket_folder="/s", package_folder="/p")
+    assert {local[name] for name in names} == {"3"}
+    parallelism = Parallelism(tasks=16, cores=16, reason="")
+    assert set(session_conf(parallelism, {}).values()) == {"16"}
+    assert "spark.sql.shuffle.partitions" not in session_conf(parallelism, {"spark.sql.shuffle.partitions": "5"})
+
+
+def test_slots_of_writers_follow_a_cluster_unless_they_were_set() -> None:
+    assert not warehouse_settings({"warehouse.master": "spark://a:1"}).are_write_slots_given
+    given = warehouse_settings({"warehouse.write-slots": "7"})
+    assert (given.write_slots, given.are_write_slots_given) == (7, True)
+    assert warehouse_settings({"warehouse.master": "local[8]"}).write_slots == 12

@@ -8,6 +8,7 @@ from tests.codes import WithCode
 from tilth.base.errors import NotFoundError, UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseEmptyError
+from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.state import (
     ENDED_MAX,
     MISSES_MAX,
@@ -243,3 +244,17 @@ def test_consumers_spread_over_workers() -> None:
     workers = [task.worker for task in board.infos()]
     assert sorted(workers.count(worker) for worker in ("w1", "w2", "w3")) == [1, 1, 2]
     assert "no worker has fewer" in board.infos()[0].placement_reason
+
+
+def test_slots_of_writers_follow_the_executors_that_a_worker_reports() -> None:
+    loads = {"w": WorkerLoad(write_slots=1)}
+    tasks = TaskBoard([share_of(slots=4), share_of(warehouse="default", slots=3)], load_of=loads.__getitem__)
+    assert [tasks.slots_of(share) for share in tasks.shares] == [1, 3]
+    ids = [f"t{number}" for number in range(3)]
+    assigned = [tasks.submit(spec(task_id), now_ms=0) for task_id in ids]
+    assert [bool(each) for each in assigned] == [True, False, False]
+    # Executors have come: the waiting tasks go at the next heartbeat.
+    loads["w"] = WorkerLoad(write_slots=3)
+    assert len(tasks.touched("w", {"t0"}, expected={"t0"}, now_ms=1)) == 2
+    loads["w"] = WorkerLoad()
+    assert tasks.slots_of(tasks.shares[0]) == 4

@@ -29,6 +29,7 @@ from tilth.warehouse import (
     WorkerBusyError,
 )
 from tilth.warehouse.errors import TaskStalledError
+from tilth.warehouse.parallelism import Executors, Parallelism
 from tilth.warehouse.session.reports import Beat, JobProgress, Processes
 from tilth.warehouse.tasks.estimate import Estimator
 from tilth.warehouse.tasks.state import Assign, Ended, Stop, TaskBoard, WorkerShare
@@ -93,7 +94,7 @@ def test_oracle_a_task_that_just_began_to_commit_is_kept(commit_began_before_ms:
 class FakeSession:
     """Spark that does nothing."""
 
-    settings = WarehouseSettings()
+    settings = WarehouseSettings(are_write_slots_given=True)
     folder = "/"
     session = None
     outage = None
@@ -101,6 +102,11 @@ class FakeSession:
     tries_tasks_again = False
 
     is_on_cluster = True
+    executors = Executors(count=2, cores=8, running=3)
+    parallelism = Parallelism(tasks=8, cores=8, reason="8 cores of 2 executors")
+
+    def fit(self, session: object) -> Parallelism:
+        return self.parallelism
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
@@ -234,6 +240,18 @@ def test_a_worker_takes_one_and_a_half_merges_and_mutations_for_each_thread() ->
             worker.assign(spec("d", TaskKind.MUTATE))
         # A task that somebody waits for is not held back by them.
         worker.assign(spec("e", TaskKind.INSERT))
+
+
+def test_merges_that_a_worker_takes_follow_the_executors_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSession, "settings", WarehouseSettings())
+    with working(ManualClock(), threads=1) as (worker, _):
+        # 8 cores give 12 slots, and room for 18 merges.
+        assert (worker.load.cores, worker.load.free_cores, worker.load.write_slots) == (8, 5, 12)
+        assert (worker.load.tasks, worker.load.tasks_reason) == (8, "8 cores of 2 executors")
+        for number in range(18):
+            worker.assign(spec(f"m{number}"))
+        with pytest.raises(WorkerBusyError, match="too many tasks"):
+            worker.assign(spec("more"))
 
 
 def test_a_task_refused_for_room_goes_elsewhere_and_others_still_come() -> None:

@@ -222,7 +222,11 @@ def remove_data(
 
 def drop_table_folder(root: Roots, uuid: str) -> None:
     """Remove everything of a table; nothing where there is nothing. Raises why a file may be there still."""
-    folder = table_folder(root, uuid)
+    remove_folder(table_folder(root, uuid))
+
+
+def remove_folder(folder: Folder) -> None:
+    """Remove all below a folder; nothing where there is nothing. Raises why a file may be there still."""
     store_of(folder.root).remove_folder(folder.path)
 
 
