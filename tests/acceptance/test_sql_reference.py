@@ -1,6 +1,6 @@
 """Every example of docs/reference/sql.md, of the README and of the operators' pages runs as it stands, in its order, on
 one served node, and so do those of docs/howto; docs/getting-started.md and the tutorials with a broker, their answers
-being those that they show.
+being those that they show. The notebook of examples/ runs on the same node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from tilth.grammar.text.script import split
 from tilth.statements.registry import parse
@@ -33,6 +35,8 @@ BROKER_BLOCK = re.compile(r"^```sql broker\n(.*?)^```", re.DOTALL | re.MULTILINE
 STEP = re.compile(r"^```(sql|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 EXAMPLES_MIN = 30
 OPERATE_MIN = 7
+#: Plots of examples/story.ipynb.
+PLOTS = 4
 #: Until a topic has been read.
 SECONDS_MAX = 60
 
@@ -107,6 +111,22 @@ def test_a_page_with_a_broker_runs_and_answers_as_it_shows(node: NodeProcess, br
         for statement in before:
             node.connection.sql(statement)
         _ask_until(node, last, [_cells(line) for line in answer.splitlines()[2:]])
+
+
+def test_the_notebook_runs_in_a_kernel_of_jupyter(node: NodeProcess, broker: Broker) -> None:
+    notebook = nbformat.read(README.parent / "examples" / "story.ipynb", as_version=nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("localhost:9092", broker.bootstrap).replace("http://127.0.0.1:7411", node.url)
+    client = NotebookClient(
+        notebook, timeout=SECONDS_MAX, resources={"metadata": {"path": str(README.parent / "examples")}}
+    )
+    # Raises the first error of a cell; the notebook asserts by itself that each flight is a row, once.
+    client.execute()
+    plots = [
+        output for cell in notebook.cells for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})
+    ]
+    assert len(plots) == PLOTS
 
 
 def _ask_until(node: NodeProcess, statement: str, wanted: Sequence[Sequence[str]]) -> None:
