@@ -351,7 +351,7 @@ class FakeMaintenance:
         numbers.ops[OpKind.MERGE].ended = 3
         return numbers
 
-    def ops(self, *, table: str | None = None) -> list[OpRow]:
+    def ops(self, *, table: str | None = None, runnable_only: bool = False) -> list[OpRow]:
         return [
             OpRow(
                 name="MERGE(default.t)",

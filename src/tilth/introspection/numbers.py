@@ -77,7 +77,7 @@ def server_numbers(services: Services, tables_max: int) -> ServerNumbers:
 
 
 def _numbers_of_tables(seen: Observation, hosted: Sequence[TableDef]) -> Iterator[TableNumbers]:
-    waiting = Counter(op.uuid for op in seen.services.maintenance.ops() if op.stats.is_runnable)
+    waiting = Counter(op.uuid for op in seen.services.maintenance.ops(runnable_only=True))
     for table in hosted:
         # A table without a commit has no version.
         version = seen.versions.get(table.uuid, TableVersion())

@@ -1,7 +1,7 @@
 """Columns and conditions of a query, for the makers of rows: one about one table does not list ten thousand.
 
-Covers: columns that are not named, conditions that a column equals a text. Does not cover: how rows are made
-(tables/*). Always holds: what is left out cannot change the answer.
+Covers: columns that are not named, conditions that a column equals a text, is true or is not NULL. Does not cover: how
+rows are made (tables/*). Always holds: what is left out cannot change the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from tilth.model.table import Relation, TableDef
 
 def pushdown_of(tree: exp.Expr, text: str) -> Pushdown:
     """Return the columns and conditions of the query for each system table that it names; `tree`: the text, parsed."""
-    return Pushdown(columns=_columns(tree, text), equal=dict(_equal(tree, text)))
+    conditions = _conditions(tree, text)
+    return Pushdown(
+        columns=_columns(tree, text),
+        equal=dict(_equal(conditions, text)),
+        true=frozenset(one.name.lower() for one in conditions if isinstance(one, exp.Column)),
+        not_null=frozenset(_not_null(conditions)),
+    )
 
 
 def _columns(tree: exp.Expr, text: str) -> frozenset[str] | None:
@@ -37,17 +43,30 @@ def _columns(tree: exp.Expr, text: str) -> frozenset[str] | None:
         return None
 
 
-def _equal(tree: exp.Expr, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the conditions `column = 'text'` that every row of the answer fulfils, where the query reads one table."""
+def _conditions(tree: exp.Expr, text: str) -> Sequence[exp.Expr]:
+    """Return the conditions that every row of the answer fulfils, where the query reads one table."""
     # sqlglot and Spark read some escapes differently.
     if not isinstance(tree, exp.Select) or not _reads_one_table(tree) or "\\" in text:
-        return
+        return ()
     where = tree.args.get("where")
     if where is None:
-        return
+        return ()
+    return [each.unnest() for each in (where.this.flatten() if isinstance(where.this, exp.And) else (where.this,))]
+
+
+def _not_null(conditions: Sequence[exp.Expr]) -> Iterator[str]:
+    for one in conditions:
+        tested = one.this.unnest() if isinstance(one, exp.Not) else None
+        if isinstance(tested, exp.Is) and isinstance(tested.expression, exp.Null):
+            column = tested.this.unnest()
+            if isinstance(column, exp.Column):
+                yield column.name.lower()
+
+
+def _equal(conditions: Sequence[exp.Expr], text: str) -> Iterator[tuple[str, str]]:
+    """Yield the conditions `column = 'text'`."""
     seen: set[str] = set()
-    for condition in where.this.flatten() if isinstance(where.this, exp.And) else (where.this,):
-        one = condition.unnest()
+    for one in conditions:
         if not isinstance(one, exp.EQ):
             continue
         column, value = one.this.unnest(), one.expression.unnest()

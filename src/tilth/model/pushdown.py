@@ -16,6 +16,10 @@ class Pushdown(msgspec.Struct, frozen=True, kw_only=True):
     columns: frozenset[str] | None = None
     #: Texts that columns of the rows have, by the names of the columns in small letters.
     equal: Mapping[str, str] = _NO_TEXTS
+    #: Columns that are true in the rows, by their names in small letters.
+    true: frozenset[str] = frozenset()
+    #: Columns that are not NULL in the rows, likewise.
+    not_null: frozenset[str] = frozenset()
 
     def has(self, column: str) -> bool:
         """Return whether the column is needed."""

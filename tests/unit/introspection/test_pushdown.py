@@ -49,6 +49,23 @@ def test_rows_are_narrowed_by_what_every_row_of_the_answer_has(text: str, equal:
 
 
 @pytest.mark.parametrize(
+    ("text", "true", "not_null"),
+    [
+        ("SELECT a FROM t WHERE Ready AND b IS NOT NULL AND (x OR y)", {"ready"}, {"b"}),
+        ("SELECT a FROM t x WHERE (x.ready) AND NOT (x.b IS NULL)", {"ready"}, {"b"}),
+        ("SELECT a FROM t WHERE ready OR b IS NOT NULL", set(), set()),
+        ("SELECT a FROM t WHERE NOT ready AND b IS NULL AND NOT (b IS NOT NULL)", set(), set()),
+        ("SELECT a FROM t WHERE ready IS NOT TRUE AND b = 1 IS NOT NULL AND coalesce(b, 1) IS NOT NULL", set(), set()),
+        ("SELECT a FROM t JOIN t AS u ON t.a = u.a WHERE t.ready AND t.b IS NOT NULL", set(), set()),
+        ("SELECT a FROM t WHERE a IN (SELECT a FROM t WHERE ready)", set(), set()),
+    ],
+)
+def test_rows_are_narrowed_by_flags_and_by_what_is_not_null(text: str, true: set[str], not_null: set[str]) -> None:
+    found = wanted(text)
+    assert (found.true, found.not_null) == (true, not_null)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "SELECT * FROM t",
@@ -83,6 +100,8 @@ PARTS = pa.table(
         "table": ["t", "u", "t", "t"],
         "name": ["n1", "n2", "t", "n4"],
         "rows": [1, 2, 3, 4],
+        "active": [True, False, None, True],
+        "damaged": [None, "torn", None, "torn"],
     }
 )
 
@@ -95,14 +114,18 @@ def as_few_parts_as_are_wanted(name: str, wanted: Pushdown) -> pa.Table:
     found = PARTS
     for column, text in wanted.equal.items():
         found = found.filter(pyarrow.compute.equal(found[column], text))
+    for column in wanted.true:
+        found = found.filter(found[column])
+    for column in wanted.not_null:
+        found = found.filter(pyarrow.compute.is_valid(found[column]))
     return pa.table({each: found[each] if wanted.has(each) else pa.nulls(len(found)) for each in found.column_names})
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT b FROM system.parts AS p (a, b, c, d)",
-        "SELECT sum(rows) FROM system.parts AS p (name, b, c, rows) WHERE name = 'd'",
+        "SELECT b FROM system.parts AS p (a, b, c, d, e, f)",
+        "SELECT sum(rows) FROM system.parts AS p (name, b, c, rows, e, f) WHERE name = 'd'",
         "SELECT p.name FROM system.parts p, (VALUES ('q')) AS v (database) WHERE v.database = 'q'",
         "SELECT v.name FROM (VALUES ('t')) AS v (name) LEFT SEMI JOIN system.parts p ON p.name = v.name "
         "WHERE name = 't'",
@@ -115,6 +138,10 @@ def as_few_parts_as_are_wanted(name: str, wanted: Pushdown) -> pa.Table:
         "SELECT max(name) FILTER (WHERE table = 'u') FROM system.parts WHERE database = 'd'",
         "SELECT table, count(*) FROM system.parts WHERE table = 't' GROUP BY ROLLUP (table) ORDER BY table",
         "SELECT name FROM system.parts WHERE table = 't' QUALIFY row_number() OVER (ORDER BY rows DESC) = 1",
+        "SELECT name FROM system.parts WHERE active AND damaged IS NOT NULL",
+        "SELECT name FROM system.parts WHERE NOT active OR NOT (damaged IS NULL) AND active",
+        "SELECT name, active IS NULL AS active FROM system.parts WHERE (active) = false IS NOT NULL ORDER BY name",
+        "SELECT count(*) FILTER (WHERE active) FROM system.parts WHERE NOT (damaged IS NOT NULL)",
         "SELECT u.name FROM (SELECT name, table FROM system.parts) AS u (table, name) WHERE u.table = 'n1'",
     ],
 )

@@ -14,7 +14,7 @@ from tilth.base.errors import TilthError
 from tilth.catalog import AddGap, AddLedger, AdvanceOffsets, InsertBatch, LoadFile, SetOffsets
 from tilth.introspection.registry import SYSTEM_TABLES
 from tilth.introspection.system_queries import system_tables_of
-from tilth.introspection.system_table import TEXTS
+from tilth.introspection.system_table import FLAG, TEXTS
 from tilth.model.loaded_file import LoadedFile, SkippedRow
 from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.task import Cost, TaskState
@@ -22,6 +22,10 @@ from tilth.model.types import quoted
 
 #: Columns whose values change from one query to the next.
 CHANGING = {"value", "memory_bytes", "memory_limit_bytes", "last_proof", "query_id", "clock_offset_ms", "free_bytes"}
+
+
+def _is_given(value: object) -> bool:
+    return value is not None
 
 
 def _nulls_first(value: object) -> tuple[bool, object]:
@@ -85,6 +89,11 @@ def test_every_system_table_answers_without_a_worker(world: SqlWorld, name: str)
 @pytest.mark.parametrize("name", sorted(SYSTEM_TABLES.keys() - {"processes", "query_log"}))
 def test_columns_and_tables_that_a_query_names_are_made_as_all_are(world: SqlWorld, name: str) -> None:
     """A column that the query does not name, and rows of other tables, are left out before they are made."""
+    world.run(
+        "CREATE TABLE crowded (a Int64) ENGINE = MergeTree ORDER BY a "
+        "SETTINGS parts_to_delay_insert = 0, parts_to_throw_insert = 1"
+    )
+    world.run("INSERT INTO crowded VALUES (1)")
     table = SYSTEM_TABLES[name]
     every = world.run(f"SELECT * FROM system.{name}").table
     steady = [each.name for each in table.all_columns if each.name not in CHANGING and each.type != TEXTS]
@@ -98,6 +107,12 @@ def test_columns_and_tables_that_a_query_names_are_made_as_all_are(world: SqlWor
                 some = world.run(f"{text} WHERE {quoted(column)} = '{value}' AND 1 = 1").table.to_pylist()
                 known = [row for row in every.select(steady).to_pylist() if row[column] == value]
                 assert sorted(map(str, some)) == sorted(map(str, known)), (column, value)
+    for column in steady:
+        is_flag = every[column].type == FLAG
+        for condition, fits in ((f"{quoted(column)} IS NOT NULL", _is_given), (quoted(column), bool))[: 1 + is_flag]:
+            some = world.run(f"SELECT {quoted(column)} FROM system.{name} WHERE {condition}").table[0].to_pylist()
+            known = [value for value in every[column].to_pylist() if fits(value)]
+            assert sorted(map(str, some)) == sorted(map(str, known)), condition
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEM_TABLES))

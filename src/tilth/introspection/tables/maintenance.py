@@ -9,6 +9,7 @@ Tests: tests/unit/introspection/test_registry.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
@@ -111,10 +112,11 @@ BG_THREADS = SystemTable(
 
 
 def _rows_of_maintenance_ops(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    listed = partial(services.maintenance.ops, runnable_only="is_runnable" in wanted.true)
     if "table" in wanted.equal:
-        found = [op for each in relations(services, wanted) for op in services.maintenance.ops(table=each.uuid)]
+        found = [op for each in relations(services, wanted) for op in listed(table=each.uuid)]
     else:
-        found = services.maintenance.ops()
+        found = listed()
     for op in found:
         yield Row(op, op.stats, damaged=op.damaged or None)
 

@@ -269,6 +269,8 @@ class _Pressure:
 
 def _rows_of_partitions(services: Services, wanted: Pushdown) -> Iterator[Row]:
     for table in stored_tables(services, wanted):
+        if "insert_pressure" in wanted.not_null and services.catalog.throttle.is_calm(table):
+            continue
         pressure = _Pressure(services, table)
         for partition in services.catalog.parts.partitions(table.uuid):
             record = _Partition(services, table, partition, pressure)

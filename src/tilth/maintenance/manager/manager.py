@@ -250,12 +250,13 @@ class MaintenanceManager:
                 waiting[op.kind] = waiting.get(op.kind, 0) + size
         return self._counters.numbers(waiting)
 
-    def ops(self, *, table: str | None = None) -> list[OpRow]:
+    def ops(self, *, table: str | None = None, runnable_only: bool = False) -> list[OpRow]:
         """Return every registered op, or those of the table with this uuid, as they were weighed last; only the
-        manager's own thread weighs them.
+        manager's own thread weighs them. `runnable_only`: without those that could not run.
         """
         tables = self._registry.all() if table is None else self._registry.known(table)
-        return [op_row(op, self._settings.scheduler) for each in tables for op in each.ops]
+        ops = (op for each in tables for op in each.ops if not runnable_only or op.observed.is_runnable)
+        return [op_row(op, self._settings.scheduler) for op in ops]
 
     def runs(self) -> list[OpRun]:
         return self._runs.listing()

@@ -390,6 +390,9 @@ def test_a_busy_table_goes_first_if_that_is_wanted() -> None:
     assert world.manager.step().op_name == busy.name
     [row] = [row for row in world.manager.ops() if row.name == busy.name]
     assert (row.stats.perf_improvement, row.stats.workload_score, row.score) == (0.5, 1.0, 1.5)
+    quiet.observed = IDLE
+    assert {row.name for row in world.manager.ops()} > {row.name for row in world.manager.ops(runnable_only=True)}
+    assert quiet.name not in {row.name for row in world.manager.ops(runnable_only=True)}
     world.settle()
 
 

@@ -13,9 +13,8 @@ const STATEMENTS = {
   tables: `SELECT database, name, engine, rows, bytes, parts, segments, last_commit, mutations_pending, comment
     FROM system.tables`,
   // The gain of maintenance by table; the troubles of tables follow.
-  backlog: `SELECT database, "table", max(score) AS score,
-    sum(CASE WHEN is_runnable THEN 1 ELSE 0 END) AS runnable FROM system.maintenance_ops
-    WHERE is_runnable OR running > 0 GROUP BY database, "table"`,
+  backlog: `SELECT database, "table", max(score) AS score, count(*) AS runnable FROM system.maintenance_ops
+    WHERE is_runnable GROUP BY database, "table"`,
   pressure: `SELECT database, "table", max(insert_pressure) AS insert_pressure FROM system.partitions
     WHERE insert_pressure IS NOT NULL GROUP BY database, "table"`,
   failed: `SELECT database, "table", max(service) AS service, max(reason) AS reason FROM system.bg_threads
