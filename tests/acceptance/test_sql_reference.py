@@ -37,6 +37,8 @@ EXAMPLES_MIN = 30
 OPERATE_MIN = 7
 #: Plots of examples/story.ipynb.
 PLOTS = 4
+#: Time limit of one cell: it waits for its topic by itself, and says so.
+CELL_SECONDS_MAX = 180
 #: Until a topic has been read.
 SECONDS_MAX = 60
 
@@ -119,7 +121,7 @@ def test_the_notebook_runs_in_a_kernel_of_jupyter(node: NodeProcess, broker: Bro
     for cell in notebook.cells:
         cell.source = cell.source.replace("localhost:9092", broker.bootstrap).replace("http://127.0.0.1:7411", node.url)
     client = NotebookClient(
-        notebook, timeout=SECONDS_MAX, resources={"metadata": {"path": str(README.parent / "examples")}}
+        notebook, timeout=CELL_SECONDS_MAX, resources={"metadata": {"path": str(README.parent / "examples")}}
     )
     # Raises the first error of a cell; the notebook asserts by itself that each flight is a row, once.
     client.execute()
