@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         PartShapeUnknownError,
         QuorumError,
         StoreAwayError,
+        StoreBusyError,
+        StoreRefusedError,
         UniqueKeyNullError,
         UnmappedTypeError,
     )
@@ -112,6 +114,7 @@ if TYPE_CHECKING:
         NamedRoots,
         check_from_sql,
         defined_root,
+        named_host,
         quorum_trouble,
     )
     from tilth.storage.store.locations.user_files import (

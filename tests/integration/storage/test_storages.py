@@ -49,6 +49,8 @@ def world(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         (folder / "secrets" / name).write_text(text)
     settings = {
         "storage.secrets-folder": str(folder / "secrets"),
+        # Statements tell then why a store refuses.
+        "storage.hosts": "127.0.0.1",
         "warehouse.jars": str(ROOT / ".cache" / "s3a"),
         "warehouse.driver-memory": "1g",
     }

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from tilth.base.errors import ConflictError, InvalidInputError
+from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.catalog import ReplicaNeededError
 from tilth.control.context.audit import audited
@@ -38,12 +39,16 @@ from tilth.storage import (
     BadStoreError,
     NodeStorageSettings,
     StorageSettings,
+    StoreAwayError,
+    StoreBusyError,
+    StoreRefusedError,
     StoreRoot,
     begin_table,
     check_from_sql,
     defined_root,
     insert_quorum,
     location_text,
+    named_host,
     parse_root,
     replicas_of,
     replicas_with_marker,
@@ -57,6 +62,9 @@ _NAME = "the name of a storage"
 _OWNER = "owner of storages"
 _SHOW_REPLICAS = "SELECT * FROM system.replicas"
 _MAKE_ANOTHER = "make another storage with REPLICAS, and a table in it: INSERT .. SELECT"
+
+_log = Log("sql")
+
 #: Definitions are read, changed and declared by one statement at a time.
 _one_at_a_time = threading.Lock()
 
@@ -259,7 +267,7 @@ def _create(services: Services, call: Call, statement: CreateStorage) -> Outcome
         for each in root.locations:
             _check_apart(services, each)
         for each in root.locations:
-            reserve_replica(each, _owner(services))
+            _reserve(services, each, settings)
         replica_ids = tuple(services.ids() for _ in root.replicas)
         storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
         if not services.catalog.storages.create(storage):
@@ -301,11 +309,12 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
     before = next((each for each in services.catalog.storages.all() if each.name == name), None)
     if before is None or defined_root(before) != root:
         raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
-    location = check_from_sql(address, read_settings(NodeStorageSettings, services.node_settings.texts))
+    settings = read_settings(NodeStorageSettings, services.node_settings.texts)
+    location = check_from_sql(address, settings)
     _check_apart(services, location)
     tables = [each.uuid for each in _relations(services) if _storage_of(each) == name]
     others = _complete_others(services, name, tables, besides=number)
-    reserve_replica(location, _owner(services))
+    _reserve(services, location, settings)
     locations = [*root.replicas[:number], location, *root.replicas[number + 1 :]]
     replica_ids = (*root.replica_ids[:number], services.ids(), *root.replica_ids[number + 1 :])
     text = replicated_root(name, locations, root.quorum).text
@@ -336,6 +345,22 @@ def _complete_others(
             hint = f"wait until another replica that answers lacks nothing: {_SHOW_REPLICAS}"
             raise ReplicaNeededError(storage=storage, table=table, hint=hint)
     return found
+
+
+def _reserve(services: Services, location: StoreRoot, settings: NodeStorageSettings) -> None:
+    """Make it a location of this catalog.
+
+    Where the operator lists no hosts, the error of one that a user names does not tell what listens there: statements
+    would be a scanner of ports.
+    """
+    try:
+        reserve_replica(location, _owner(services))
+    except (StoreAwayError, StoreBusyError, StoreRefusedError) as error:
+        if settings.hosts or named_host(location) is None:
+            raise
+        _log.warning("storage_not_reserved", location=location, reason=error)
+        hint = "the log of the server has the reason; statements tell it where the setting storage.hosts lists the host"
+        raise StoreAwayError("no store answers there as it has to", location=location, hint=hint) from None
 
 
 def _owner(services: Services) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +248,12 @@ def test_a_storage_that_nobody_uses_is_dropped_and_its_files_stay(world: SqlWorl
         ("CREATE STORAGE s ROOT 's3://bucket/p?key=file:/etc/passwd&secret=file:/etc/passwd'", "BAD_STORE"),
         ("CREATE STORAGE s ROOT 's3://bucket/p?key=AKIA&secret=hunter2'", "BAD_STORE"),
         ("CREATE STORAGE s ROOT 's3://u:hunter2@bucket/p'", "BAD_STORE"),
+        # The rights of the machine would go to a host of the user's choice.
+        ("CREATE STORAGE s ROOT 's3://bucket/p?endpoint=https://h.example'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 's3://bucket/p?endpoint=https://h.example&token=env:TILTH_STORAGE_T'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 'gs://bucket/p?endpoint=https://h.example'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 'az://bucket/p?account=abc&endpoint=https://h.example'", "BAD_STORE"),
+        ("CREATE STORAGE s REPLICAS ('/a', 's3://bucket/p?endpoint=https://h.example') QUORUM 1", "BAD_STORE"),
         ("CREATE STORAGE s ROOT 'hunter2'", "BAD_STORE"),
         ("CREATE STORAGE s ROOT '{root}'", "BAD_STORE"),
         ("CREATE STORAGE `default` ROOT '{places}/x'", "STORAGE_EXISTS"),
@@ -263,6 +273,44 @@ def test_what_is_wrong_is_named_and_nothing_is_made(world: SqlWorld, tmp_path: P
     assert "hunter2" not in str(raised.value)
     assert [name for (name,) in world.rows("SELECT name FROM system.storages")] == ["default"]
     assert world.rows("SHOW TABLES") == []
+
+
+@contextmanager
+def port_that_closes() -> Iterator[int]:
+    """Yield a port at which every connection is accepted, and closed at once."""
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://bucket/p?endpoint=http://127.0.0.1:{port}&{keys}", "hdfs://127.0.0.1:{port}/x"]
+)
+def test_statements_do_not_tell_open_from_closed_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("TILTH_STORAGE_KEY", "0123456789")
+    keys = "key=env:TILTH_STORAGE_KEY&secret=env:TILTH_STORAGE_KEY"
+
+    def told(world: SqlWorld, port: int) -> str:
+        with pytest.raises(TilthError) as raised:
+            world.run(f"CREATE STORAGE s ROOT '{address.format(port=port, keys=keys)}'")
+        return str(raised.value).replace(str(port), "PORT")
+
+    world = SqlWorld(tmp_path / "node")
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        closed = gone.getsockname()[1]
+    with port_that_closes() as open_one:
+        assert told(world, open_one) == told(world, closed)
+        assert "no store answers there" in told(world, closed)
+        listed = SqlWorld(tmp_path / "listed", settings={"storage.hosts": "127.0.0.0/8"})
+        assert told(listed, open_one) != told(listed, closed)
 
 
 def test_one_place_has_one_name(world: SqlWorld, tmp_path: Path) -> None:

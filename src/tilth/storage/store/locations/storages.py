@@ -3,7 +3,8 @@
 Covers: what a name stands for, which table lies where, what an address from SQL may refer to.
 Does not cover: proving a location (location.py), where definitions are kept (tilth.catalog), statements.
 Always holds: a table stays where it was made; `default` is there always and is the node's own location; an address from
-SQL reads no file and no variable but those that the node has set aside for that.
+SQL reads no file and no variable but those that the node has set aside for that, and no rights of the machine go to a
+host that it names.
 
 Tests: tests/unit/statements/definitions/test_storages.py, tests/integration/storage/test_storages.py.
 """
@@ -29,6 +30,8 @@ from tilth.storage.store.root import SECRET_OPTIONS, BadStoreError, StoreRoot, p
 from tilth.storage.store.settings import NodeStorageSettings
 
 _ENVIRONMENT_PREFIX = "TILTH_STORAGE_"
+#: Options of which one names whose rights are used; without it, clients find those of the machine.
+_CREDENTIAL_OPTIONS: Mapping[str, tuple[str, ...]] = {"s3": ("key",), "gs": ("credentials",), "az": ("key", "sas")}
 
 
 class NamedRoots:
@@ -147,9 +150,14 @@ def check_from_sql(text: str, settings: NodeStorageSettings) -> StoreRoot:
     if root.is_local and not _is_below(root.uri, settings.local_folder):
         hint = f"choose a folder below {settings.local_folder}" if settings.local_folder else "set storage.local-folder"
         raise BadStoreError("statements may use folders of this machine only below storage.local-folder", hint=hint)
-    host = urlsplit(root.option("endpoint") if root.kind != "hdfs" else root.uri).hostname
+    host = named_host(root)
     if host is not None and not is_host_allowed(host, settings.hosts):
         raise BadStoreError("statements may not name this host", host=host, hint="the setting storage.hosts lists them")
+    credentials = _CREDENTIAL_OPTIONS.get(root.kind, ())
+    if root.option("endpoint") and not any(map(root.option, credentials)):
+        # Clients would send the rights of the machine, or of the account that it runs as, to that host.
+        hint = f"name the {' or the '.join(credentials)}, too: env:{_ENVIRONMENT_PREFIX}.. or file:/.."
+        raise BadStoreError("an address of a statement with an endpoint has credentials of its own", hint=hint)
     for name in SECRET_OPTIONS.get(root.kind, ()):
         kind, _, where = root.option(name).partition(":")
         if kind == "env" and not where.startswith(_ENVIRONMENT_PREFIX):
@@ -162,6 +170,11 @@ def check_from_sql(text: str, settings: NodeStorageSettings) -> StoreRoot:
                 "statements may refer to files only below storage.secrets-folder", option=name, hint=hint
             )
     return root
+
+
+def named_host(root: StoreRoot) -> str | None:
+    """Return the host that an address names; None: its provider's, or none."""
+    return urlsplit(root.option("endpoint") if root.kind != "hdfs" else root.uri).hostname
 
 
 def _is_below(path: str, folder: str) -> bool:
