@@ -29,6 +29,7 @@ import tilth.query.worker.lines_spark
 import tilth.query.worker.spark
 import tilth.query.worker.target_spark
 import tilth.query.worker.writing_spark
+import tilth.statements.inserts.bodies.spark
 import tilth.storage.read.overlay_spark
 import tilth.storage.read.spark
 import tilth.warehouse.session.beside_spark  # noqa: F401

@@ -11,6 +11,7 @@ from tilth.maintenance import maintenance_runners
 from tilth.model.task import TaskKind
 from tilth.query.snapshots.protocol import QueryCalls
 from tilth.query.worker.spark import InsertRunner, QueryRunner
+from tilth.statements.inserts.bodies.spark import write_body
 from tilth.warehouse import Runner
 
 
@@ -18,7 +19,7 @@ def all_runners(clock: Clock, queries: QueryCalls, consumers: ConsumerCalls) -> 
     """Return new runners by kind; `queries`, `consumers`: what they call of their server."""
     runners: dict[TaskKind, Runner] = {
         TaskKind.QUERY: QueryRunner(queries, check_view, replay_letters),
-        TaskKind.INSERT: InsertRunner(queries),
+        TaskKind.INSERT: InsertRunner(queries, write_body),
         TaskKind.CONSUME: consume_runner(clock, consumers),
         **maintenance_runners(),
     }

@@ -20,6 +20,7 @@ from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.clock import SystemClock
 from tilth.base.errors import ErrorKind, NotFoundError, UnavailableError
 from tilth.client import AnswerLostError, Connection, ServerUnreachableError, connect
+from tilth.client.errors import ServerError
 from tilth.client.exit_codes import EXIT_CODES
 from tilth.control.running import Origin
 from tilth.model.wire import Health
@@ -304,3 +305,36 @@ def test_pages_of_other_origins_are_refused_and_programs_are_not(server: HttpSer
     page = (f"Host: localhost:{port}", f"Origin: http://localhost:{port}", "Content-Type: application/sql")
     assert answered(server, "POST /v1/sql HTTP/1.1", *page).startswith("HTTP/1.1 200 ")
     assert rooms.texts == ["DROP TABLE t", "DROP TABLE t"]
+
+
+def pieces(count: int) -> Iterator[bytes]:
+    yield from [b'{"a": 1}\n' * (1 << 16)] * count
+
+
+def test_a_large_body_passes_while_it_comes_in(connection: Connection, rooms: FakeRooms) -> None:
+    connection.insert_body("shop.t", pieces(40), media_type="application/x-ndjson")
+    [call] = rooms.calls
+    assert (call[0], call[3]) == ("insert_body", b"".join(pieces(40)))
+
+
+def test_an_error_before_the_end_of_a_large_body_reaches_the_client(connection: Connection, rooms: FakeRooms) -> None:
+    class Refusing(FakeRooms):
+        def insert_body(self, *given: object, **options: object) -> Answer:
+            raise NotFoundError("no such table", table="shop.t")
+
+    server = started(context_of(Refusing()))
+    with connect(server.url) as own, pytest.raises(ServerError, match="no such table"):
+        own.insert_body("shop.t", pieces(200), media_type="application/x-ndjson")
+    server.stop()
+
+
+def test_a_client_that_leaves_within_a_large_body_cancels_its_insert(server: HttpServer, rooms: FakeRooms) -> None:
+    def leaving() -> Iterator[bytes]:
+        yield from pieces(40)
+        raise KeyboardInterrupt
+
+    with connect(server.url) as own, pytest.raises(KeyboardInterrupt):
+        own.insert_body("shop.t", leaving(), media_type="application/x-ndjson")
+    with connect(server.url) as own:
+        own.sql("SELECT 1")
+    assert [call[0] for call in rooms.calls] == ["run"]

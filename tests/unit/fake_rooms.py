@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -19,6 +19,7 @@ from tilth.model.table import Schema, TableDef
 from tilth.model.wire import ColumnInfo, Health
 from tilth.query.results.answer import Answer
 from tilth.server import AppContext, ServerSettings
+from tilth.statements.inserts.bodies.heads import InsertHead
 from tilth.testing.clock import ManualClock
 
 ONE = pa.table({"a": [1]})
@@ -77,6 +78,18 @@ class FakeRooms:
 
     def abort_write(self, write_id: str, reason: str) -> None:
         self._answered("abort_write", write_id, reason)
+
+    def insert_body(
+        self,
+        head: InsertHead,
+        pieces: Iterator[bytes],
+        *,
+        bytes_max: int,
+        database: str = "default",
+        settings: Mapping[str, str],
+        origin: Origin,
+    ) -> Answer:
+        return self._answered("insert_body", head, database, b"".join(pieces), bytes_max, dict(settings))
 
     def pin(
         self,

@@ -6,7 +6,7 @@ import io
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS_MAX = 5.0
 READY_POLL_SECONDS = 0.05
+#: Batches of an INSERT are of this size, or of one row.
+BATCH_BYTES = 4 << 20
 ARROW = "application/vnd.apache.arrow.stream"
 LOST_HINT = "check the table, or system.query_log, before you send it again"
 CHECK_HINT = "check that `tilth serve` runs and that this is its address"
@@ -285,17 +287,36 @@ class Connection:
         They are readable when this returns. With an `insertion_label` among the settings they are stored once, however
         often they are sent. Raises InvalidInputError for what holds no rows.
         """
-        database, _, name = table.rpartition(".")
         sent = arrow_table(rows)
         sink = io.BytesIO()
+        # A large INSERT is read batch by batch.
+        rows_max = max(1, BATCH_BYTES * sent.num_rows // max(1, sent.nbytes))
         with pa.ipc.new_stream(sink, sent.schema) as writer:
-            writer.write_table(sent)
+            writer.write_table(sent, max_chunksize=rows_max)
+        return self.insert_body(table, sink.getvalue(), media_type=ARROW, settings=settings)
+
+    def insert_body(
+        self,
+        table: str,
+        body: bytes | Iterable[bytes],
+        *,
+        media_type: str,
+        encoding: str = "",
+        settings: Mapping[str, str] | None = None,
+    ) -> Result:
+        """Add rows as the HTTP API takes them: NDJSON, CSV or an Arrow stream, by their media type.
+
+        `body`: the rows, or pieces of them, which are sent as they come and may be of any size together; `encoding`:
+        `gzip` or `zstd`, if they are compressed. They are readable when this returns; where it raises, none is stored.
+        """
+        database, _, name = table.rpartition(".")
+        headers = {"Accept": ARROW, "Content-Type": media_type} | ({"Content-Encoding": encoding} if encoding else {})
         response = self._call(
             "POST",
             f"/v1/insert/{_segment(database or self.database)}/{_segment(name)}",
-            content=sink.getvalue(),
+            content=body,
             params={**self.settings, **(settings or {})},
-            headers={"Accept": ARROW, "Content-Type": ARROW},
+            headers=headers,
         )
         return Result(table_of(response.content), self._summary(response))
 

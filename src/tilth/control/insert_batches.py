@@ -163,6 +163,10 @@ class InsertStats:
 
     batched: int = counter("tilth_inserts_grouped_total", "INSERTs that shared a commit, or might have.")
     batches: int = counter("tilth_insert_groups_total", "Commits of such INSERTs.")
+    streamed: int = counter(
+        "tilth_inserts_streamed_total", "INSERTs whose body went into a file and was written by Spark tasks."
+    )
+    streamed_bytes: int = counter("tilth_inserts_streamed_bytes_total", "Bytes of such bodies, unpacked.")
     memory_rejections: int = counter(
         "tilth_leader_memory_pressure_rejections_total", "Writes that were refused because memory was scarce."
     )
@@ -208,6 +212,7 @@ class InsertBatches(Generic[T]):
         self._tickets: dict[int, _Ticket[T]] = {}
         self._is_stopping = False
         self._inserts = self._batches = 0
+        self._streamed = self._streamed_bytes = 0
 
     def add(self, table: str, offered: OfferedInsert[T], *, shape: object, label: str, limits: BatchLimits) -> None:
         """Return when the insert is committed; raises what refused it, why its statement was cancelled before it was
@@ -242,7 +247,18 @@ class InsertBatches(Generic[T]):
 
     def stats(self) -> InsertStats:
         with self._lock:
-            return InsertStats(batched=self._inserts, batches=self._batches)
+            return InsertStats(
+                batched=self._inserts,
+                batches=self._batches,
+                streamed=self._streamed,
+                streamed_bytes=self._streamed_bytes,
+            )
+
+    def count_streamed(self, size: int) -> None:
+        """Count an INSERT that is too large for every batch, whose body has so many bytes."""
+        with self._lock:
+            self._streamed += 1
+            self._streamed_bytes += size
 
     def stop(self) -> None:
         """Accept no more inserts, and wait until the accepted ones are answered."""

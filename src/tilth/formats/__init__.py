@@ -13,7 +13,7 @@ from tilth.base.doors import door
 if TYPE_CHECKING:
     from tilth.formats.cell_values import json_cells
     from tilth.formats.errors import BadValueError
-    from tilth.formats.format import ABSENT, ROWS_PER_PIECE, Format, RowOptions, TextRows, Values, wrong_width
+    from tilth.formats.format import ABSENT, ROWS_PER_PIECE, Cutter, Format, RowOptions, TextRows, Values, wrong_width
     from tilth.formats.registry import (
         FORMATS,
         accepted_format,

@@ -87,6 +87,16 @@ WriteRows = Callable[
 ]
 
 
+class Cutter(Protocol):
+    """Finds where a body of rows may be cut (cutters.py); it gets the whole body, block by block."""
+
+    def feed(self, block: bytes) -> None:
+        """Go on to the next block."""
+
+    def find(self, wanted: int) -> int | None:
+        """Return the first position in this block at which a row ends, `wanted` or one behind it; None: none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """A format of rows; a value of this type in a module of `kinds/` is all that a new one takes."""
@@ -110,6 +120,10 @@ class Format:
     is_one_value: bool = False
     #: `True` if bodies with rows are Arrow streams, which no `read` takes.
     is_arrow: bool = False
+    #: None: a body is read as one, however large it is.
+    cutter: Callable[[RowOptions], Cutter] | None = None
+    #: `True` if a body begins with a line of names, which each of its pieces needs.
+    has_names: bool = False
 
     def encode_batches(
         self,

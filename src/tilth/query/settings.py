@@ -99,7 +99,8 @@ class SessionSettings:
         64 * MIB,
         within(parse_bytes, 1, words="1 byte and up"),
         "An INSERT whose rows, as text or as Arrow, are larger fails. More: fewer, larger inserts, held in the "
-        "server's memory. Less: large loads are sent through INSERT .. SELECT or Kafka, which need none of it.",
+        "server's memory. Less: the server's memory is safe from them. The default holds for rows that the server "
+        "reads; for bodies above insert.spark-above, which Spark reads, `insert.body-max` is the default.",
         unit="bytes",
     )
     max_insert_tasks: int = session_setting(
@@ -449,6 +450,12 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
     check_spark_settings(name for name in spark if name != _QUOTES)
     settings = SESSION_SETTINGS.canonical({name: text for name, text in given.items() if name not in spark})
     return read_settings(SessionSettings, settings, spark=spark)
+
+
+def is_given(given: Mapping[str, str], name: str) -> bool:
+    """Return whether a setting of a session is among those that were given, by any of its names."""
+    plain = {text for text in given if not text.startswith(SPARK_PREFIX)}
+    return any(SESSION_SETTINGS.find(text).name == name for text in plain)
 
 
 # Any: settings of every type stand in one list.

@@ -33,7 +33,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
-from tilth.base.pressure import MemoryBudget, MemoryShare
+from tilth.base.pressure import MemoryBudget
 from tilth.base.units import KIB
 from tilth.console.files import console_files, console_page
 from tilth.control.running import Origin
@@ -41,11 +41,20 @@ from tilth.formats import Format, accepted_format, answer_format, body_format, b
 from tilth.maintenance import ManagerStatus
 from tilth.model.wire import Health, Summary
 from tilth.query.results.answer import Answer
+from tilth.server.bodies import (
+    BodyLimits,
+    ReceivedBody,
+    encoding_of,
+    receive,
+    receive_rest,
+    taken,
+    too_large,
+    without_begin,
+)
 from tilth.server.calls import Calls, calls_route
 from tilth.server.count import ROUTE_KEY, Counted
 from tilth.server.errors import (
     BadRequestError,
-    BodyTooLargeError,
     MethodNotAllowedError,
     error_response,
 )
@@ -58,6 +67,8 @@ from tilth.server.streaming import RowsResponse
 from tilth.server.watch import Watches, read_watch
 from tilth.server.write_routes import OutsideWriting, WriteRoutes
 from tilth.statements.inserts.arrow_streams import read_rows
+from tilth.statements.inserts.bodies.heads import InsertHead, read_head, route_head
+from tilth.statements.inserts.bodies.streamed import is_cut
 from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError
 
 #: Not a session setting, though it travels like one.
@@ -127,6 +138,18 @@ class Statements(OutsideWriting, Protocol):
         origin: Origin,
     ) -> Answer:
         """Add rows; `data` reads them, and checks that they need at most its argument, in bytes."""
+
+    def insert_body(
+        self,
+        head: InsertHead,
+        pieces: Iterator[bytes],
+        *,
+        bytes_max: int,
+        database: str = "default",
+        settings: Mapping[str, str],
+        origin: Origin,
+    ) -> Answer:
+        """Add the rows of a body that is still coming in, up to so many bytes; see statements/inserts/bodies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +285,12 @@ class _Api:
         origin = _origin(request)
 
         with self._bodies.share() as share:
-            text = _text(await self._body(request, share))
+            body = await receive(request, origin, share, self._limits(is_streamed=True))
+            head = None if body.is_whole else read_head(body.begin)
+            if head is not None:
+                pieces = without_begin(body.pieces(), head.size)
+                return await self._stream(request, origin, body, head, pieces, settings, database=database)
+            text = _text(await receive_rest(request, body, share, self._context.settings.body_bytes_max))
 
             def run() -> Response:
                 statements = self._context.statements
@@ -281,7 +309,8 @@ class _Api:
         time of the server. Watched statements are not in `system.query_log`.
         """
         with self._bodies.share() as share:
-            wanted = read_watch(await self._body(request, share))
+            body = await receive(request, _origin(request), share, self._limits(is_streamed=False))
+            wanted = read_watch(body.begin)
         return self._watches.open(wanted, _origin(request))
 
     async def insert(self, request: Request) -> Response:
@@ -290,29 +319,44 @@ class _Api:
 
         The body's `Content-Type` is `application/x-ndjson` (also `application/json`: one object, or one a line),
         `text/csv` (no line of names, columns in the table's order; with names: `text/csv; header=present`) or
-        `application/vnd.apache.arrow.stream`. Parameters
+        `application/vnd.apache.arrow.stream`; its `Content-Encoding` may be `gzip` or `zstd`. Parameters
         are session settings; `?insertion_label=` is a name for these rows: sent again, they are not stored again.
+        A body above `insert.spark-above`, unpacked, is streamed to the table's storage, and Spark tasks read its rows.
         """
         settings = dict(request.query_params)
         database, table = request.path_params["database"], request.path_params["table"]
-        form = _body_format(request.headers.get("content-type", "application/x-ndjson"))
+        form, encoding = _body_format(request.headers.get("content-type", "application/x-ndjson")), encoding_of(request)
         accept = request.headers.get("accept", "")
         statements, origin = self._context.statements, _origin(request)
+        limits = self._limits(is_streamed=is_cut(form))
+        above = limits.streamed_from or limits.held_max
 
         with self._bodies.share() as share:
-            body = await self._body(request, share)
+            body = await receive(request, origin, share, limits)
 
             def run() -> Response:
-                if form.is_arrow:
-                    rows = partial(_arrow, body)
+                pieces = body.unpacked(encoding)
+                begin, is_whole = taken(pieces, above, share.grow_to)
+                if not is_whole and not limits.streamed_from:
+                    raise too_large(len(begin), above)
+                if not is_whole:
+                    answer = statements.insert_body(
+                        route_head(database, table, form),
+                        chain((begin,), pieces),
+                        bytes_max=self._context.settings.streamed_bytes_max,
+                        settings=settings,
+                        origin=origin,
+                    )
+                elif form.is_arrow:
+                    rows = partial(_arrow, begin)
                     answer = statements.insert_arrow(database, table, rows, settings=settings, origin=origin)
                 else:
                     answer = statements.insert_text(
-                        database, table, input_format=form.name, data=body, settings=settings, origin=origin
+                        database, table, input_format=form.name, data=begin, settings=settings, origin=origin
                     )
                 return _answer(answer, accepted_format(accept), origin)
 
-            return await self._run_statement(request, origin, run)
+            return await self._run_statement(request, origin, run, body)
 
     async def health(self, request: Request) -> Response:
         """The components, each `ok` or what is wrong with it; 200 when all are well, else 503 with the same body.
@@ -353,10 +397,42 @@ class _Api:
     def _watched(self, text: str, database: str, settings: Mapping[str, str], origin: Origin) -> Answer:
         return self._context.statements.run(text, database=database, settings=settings, origin=origin)
 
-    async def _run_statement(self, request: Request, origin: Origin, act: Callable[[], T]) -> T:
-        """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""
+    async def _stream(
+        self,
+        request: Request,
+        origin: Origin,
+        body: ReceivedBody,
+        head: InsertHead,
+        pieces: Iterator[bytes],
+        settings: Mapping[str, str],
+        *,
+        database: str,
+    ) -> Response:
+        accept = request.headers.get("accept", "")
+
+        def run() -> Response:
+            answer = self._context.statements.insert_body(
+                head,
+                pieces,
+                bytes_max=self._context.settings.streamed_bytes_max,
+                database=database,
+                settings=settings,
+                origin=origin,
+            )
+            return _answer(answer, accepted_format(accept), origin)
+
+        return await self._run_statement(request, origin, run, body)
+
+    async def _run_statement(
+        self, request: Request, origin: Origin, act: Callable[[], T], body: ReceivedBody | None = None
+    ) -> T:
+        """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled. The thread
+        may take the rest of a body, and sees itself whether the client leaves before it is over.
+        """
 
         async def watch() -> None:
+            if body is not None:
+                await body.over.wait()
             while (await request.receive())["type"] != "http.disconnect":
                 pass
             origin.cancel("its client, which closed the connection")
@@ -387,24 +463,20 @@ class _Api:
         return await anyio.to_thread.run_sync(act, limiter=self._short_calls)
 
     async def read_body(self, request: Request, decode: Callable[[bytes], T]) -> T:
-        """Return what `decode` makes of the body; raises as it does, and as `_body`."""
+        """Return what `decode` makes of the body; raises as it does, and as `receive`."""
         with self._bodies.share() as share:
-            return decode(await self._body(request, share))
+            body = await receive(request, _origin(request), share, self._limits(is_streamed=False))
+            return decode(body.begin)
 
-    async def _body(self, request: Request, share: MemoryShare) -> bytes:
-        """Read the body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
-        limit = self._context.settings.body_bytes_max
-        length = request.headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > limit:
-            raise _too_large(int(length), limit)
-        share.grow_to(int(length) if length.isdecimal() else 0)
-        body = bytearray()
-        async for piece in request.stream():
-            body += piece
-            if len(body) > limit:
-                raise _too_large(len(body), limit)
-            share.grow_to(len(body))
-        return bytes(body)
+    def _limits(self, *, is_streamed: bool) -> BodyLimits:
+        settings = self._context.settings
+        if not is_streamed:
+            return BodyLimits(held_max=settings.body_bytes_max)
+        return BodyLimits(
+            held_max=settings.body_bytes_max,
+            streamed_from=settings.spark_above,
+            streamed_max=settings.streamed_bytes_max,
+        )
 
 
 def _healthy(health: Health) -> Response:
@@ -418,11 +490,6 @@ def _origin(request: Request) -> Origin:
         return Origin()
     headers = request.headers
     return Origin(client.host, str(client.port), headers.get("user-agent", ""), headers.get(tracing.TRACE_HEADER, ""))
-
-
-def _too_large(size: int, limit: int) -> BodyTooLargeError:
-    hint = "send it in pieces, or raise the node's setting server.body-max"
-    return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
 def _answer(answer: Answer, form: Format, origin: Origin) -> Response:

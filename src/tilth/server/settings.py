@@ -58,6 +58,24 @@ class ServerSettings:
         "held in the node's memory. Less: the node is safe from a file sent by mistake.",
         unit="bytes",
     )
+    spark_above: int = node_setting(
+        "insert.spark-above",
+        8 * MIB,
+        within(parse_bytes, 64 * KIB, 1 * GIB, "64 KiB to 1 GiB"),
+        "An INSERT whose body is larger passes through the node into a file of the table's storage, and Spark tasks of "
+        "the table's warehouse read and write its rows. More: larger bodies are read by the node itself, in its "
+        "memory, and need no Spark. Less: the node's memory and cores are left for others.",
+        unit="bytes",
+    )
+    streamed_bytes_max: int = node_setting(
+        "insert.body-max",
+        256 * GIB,
+        within(parse_bytes, 1 * MIB, words="1 MiB and up"),
+        "An INSERT above insert.spark-above whose body, unpacked, is larger is refused; until then its file takes as "
+        "much of the table's storage beside the rows. `max_insert_bytes` counts instead where a statement gives it. "
+        "More: larger loads in one transaction. Less: storage is safe from a file sent by mistake.",
+        unit="bytes",
+    )
     statements_max: int = node_setting(
         "server.statements-max",
         WAITING_MAX,

@@ -9,7 +9,7 @@ Tests: tests/unit/control/test_resends.py, tests/integration/sql/test_sql_on_spa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -54,9 +54,11 @@ from tilth.query.language.spark_errors import nested_too_deep
 from tilth.query.results.answer import Answer, Outcome, columns_of, done
 from tilth.query.results.stream import RowStream
 from tilth.query.results.waiting import OpenResults, ResultLimits
-from tilth.query.settings import session_settings, settings_without_effect
+from tilth.query.settings import is_given, session_settings, settings_without_effect
 from tilth.query.snapshots.snapshots import SnapshotService
 from tilth.statements.inserts import insert
+from tilth.statements.inserts.bodies.heads import InsertHead
+from tilth.statements.inserts.bodies.streamed import LargeBody, insert_body
 from tilth.statements.inserts.outside import OutsideWrites
 from tilth.statements.operate.session import named_settings
 from tilth.statements.operate.system import wait_stopped
@@ -288,6 +290,38 @@ class SqlEngine:
     def abort_write(self, write_id: str, reason: str) -> None:
         """End a write without its rows."""
         self.outside_writes.abort(write_id, reason)
+
+    def insert_body(
+        self,
+        head: InsertHead,
+        pieces: Iterator[bytes],
+        *,
+        bytes_max: int,
+        database: str = "default",
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
+    ) -> Answer:
+        """Store the rows of a body that is still coming in, up to so many bytes, by tasks of Spark."""
+
+        def act(running: _Running) -> Outcome:
+            running.entry.kind = "InsertBody"
+            caller = dict(settings or {})
+            given = caller | dict(head.settings)
+            call = _call(running, database, given)
+            _check_may_change(running, call.settings.read_only or session_settings(caller).read_only)
+            self._services.running.enter(running.entry, Queue.INSERT)
+            limit = call.settings.max_insert_bytes if is_given(given, "max_insert_bytes") else 0
+            body = LargeBody(
+                name=head.name,
+                columns=head.columns,
+                format=head.format,
+                pieces=pieces,
+                bytes_max=min(limit or bytes_max, bytes_max),
+                rows_bytes_max=limit,
+            )
+            return insert_body(self._services, call, body)
+
+        return self._logged(head.text, database, act, origin)
 
     def _logged(
         self, text: str, database: str, act: Callable[[_Running], Outcome], origin: Origin | None = None

@@ -13,6 +13,7 @@ from tilth.client.cli.bundle import bundle
 from tilth.client.cli.catalog import catalog
 from tilth.client.cli.doctor import doctor, own_version
 from tilth.client.cli.import_ddl import import_ddl
+from tilth.client.cli.insert import insert
 from tilth.client.cli.serve import serve
 from tilth.client.cli.sql import sql
 from tilth.client.cli.status import status
@@ -47,6 +48,7 @@ def main(
 app.command()(serve)
 app.command()(worker)
 app.command()(sql)
+app.command()(insert)
 app.command()(status)
 app.command()(import_ddl)
 app.command()(doctor)

@@ -18,8 +18,10 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from tilth.formats.cell_values import is_text_in_json, json_cells, texts
+from tilth.formats.cutters import CsvCutter
 from tilth.formats.errors import BadValueError
 from tilth.formats.format import (
+    Cutter,
     Format,
     RowColumns,
     RowOptions,
@@ -238,6 +240,10 @@ def _is_plain(arrow: pa.DataType) -> bool:
     return bool(is_number or types.is_boolean(arrow) or types.is_string(arrow) or types.is_large_string(arrow))
 
 
+def _cutter(options: RowOptions) -> Cutter:
+    return CsvCutter(options.csv_delimiter)
+
+
 CSV = Format(
     name="CSV",
     read=_read,
@@ -245,6 +251,7 @@ CSV = Format(
     write=_write,
     media_type="text/csv; header=absent",
     body_type="text/csv",
+    cutter=_cutter,
 )
 CSV_WITH_NAMES = Format(
     name="CSVWithNames",
@@ -252,4 +259,6 @@ CSV_WITH_NAMES = Format(
     write=_write_with_names,
     media_type="text/csv",
     body_type="text/csv; header=present",
+    cutter=_cutter,
+    has_names=True,
 )

@@ -17,8 +17,9 @@ import msgspec
 import pyarrow as pa
 
 from tilth.formats.cell_values import json_cells, unique_names
+from tilth.formats.cutters import ObjectCutter
 from tilth.formats.errors import BadValueError
-from tilth.formats.format import ABSENT, Format, RowColumns, RowOptions, TextRows, Values, as_text
+from tilth.formats.format import ABSENT, Cutter, Format, RowColumns, RowOptions, TextRows, Values, as_text
 from tilth.model.wire import ColumnInfo, Summary
 
 _encoder = msgspec.json.Encoder()
@@ -100,6 +101,10 @@ def _write_answer(
     yield b'],"summary":' + _encoder.encode(summary()) + b"}"
 
 
+def _cutter(_: RowOptions) -> Cutter:
+    return ObjectCutter()
+
+
 JSON_ROWS = Format(
     name="JSONEachRow",
     aliases=("JSONLines", "NDJSON"),
@@ -107,6 +112,7 @@ JSON_ROWS = Format(
     write=_write_rows,
     media_type="application/x-ndjson",
     is_objects=True,
+    cutter=_cutter,
 )
 JSON = Format(
     name="JSON",
@@ -115,4 +121,5 @@ JSON = Format(
     write=_write_answer,
     media_type="application/json",
     is_objects=True,
+    cutter=_cutter,
 )

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from tilth.formats.cutters import LineCutter
 from tilth.formats.errors import BadValueError
-from tilth.formats.format import Format, RowColumns, RowOptions, TextRows, as_bytes, as_texts
+from tilth.formats.format import Cutter, Format, RowColumns, RowOptions, TextRows, as_bytes, as_texts
 from tilth.model.types import Kind, Simple
 
 _BINARY = Simple(Kind.BINARY)
@@ -50,4 +51,16 @@ RAW = Format(
     read_messages=_read_wholes,
     is_one_value=True,
 )
-LINES = Format(name="LineAsString", read=_read_lines, read_messages=_read_lines_of_all, is_one_value=True)
+
+
+def _line_cutter(_: RowOptions) -> Cutter:
+    return LineCutter()
+
+
+LINES = Format(
+    name="LineAsString",
+    read=_read_lines,
+    read_messages=_read_lines_of_all,
+    is_one_value=True,
+    cutter=_line_cutter,
+)

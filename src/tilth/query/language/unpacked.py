@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +23,53 @@ import pyarrow.compute as pc
 _VALUE_BYTES = 8
 # Numbers of fields, and kinds of messages, in Arrow's Message.fbs. It is a FlatBuffer: a table refers to its vtable,
 # which has the offset of each field.
-_KIND, _HEAD, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 2, 3
-_BUFFERS, _COMPRESSION, _BATCH_OF_DICTIONARY = 2, 3, 1
+_KIND, _HEAD, _BODY_BYTES = 1, 2, 3
+_SCHEMA, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
+_BUFFERS, _COMPRESSION, _DICTIONARY, _BATCH_OF_DICTIONARY, _IS_DELTA = 2, 3, 0, 1, 2
+
+
+class MessageKind(Enum):
+    """Kind of a message of a stream."""
+
+    SCHEMA = auto()
+    DICTIONARY = auto()
+    BATCH = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFacts:
+    """Facts about a message of a stream, as its head has them."""
+
+    kind: MessageKind
+    #: Size of the message behind its head.
+    body_bytes: int
+    #: Id of a dictionary, and whether the message adds to it.
+    dictionary: int = 0
+    is_delta: bool = False
+
+
+_KINDS = {_SCHEMA: MessageKind.SCHEMA, _DICTIONARY_BATCH: MessageKind.DICTIONARY, _RECORD_BATCH: MessageKind.BATCH}
+
+
+def message_facts(head: memoryview) -> MessageFacts:
+    """Read the head of a message. Raises struct.error and IndexError for what is none."""
+    root = _target(head, 0)
+    kind_at, size_at = _field(head, root, _KIND), _field(head, root, _BODY_BYTES)
+    kind = _KINDS.get(int(head[kind_at]) if kind_at else 0, MessageKind.OTHER)
+    size = int(struct.unpack_from("<q", head, size_at)[0]) if size_at else 0
+    if size < 0:
+        raise struct.error("a message has a negative size")
+    if kind is not MessageKind.DICTIONARY:
+        return MessageFacts(kind=kind, body_bytes=size)
+    batch = _table(head, root, _HEAD)
+    id_at, delta_at = _field(head, batch, _DICTIONARY), _field(head, batch, _IS_DELTA)
+    return MessageFacts(
+        kind=kind,
+        body_bytes=size,
+        dictionary=int(struct.unpack_from("<q", head, id_at)[0]) if id_at else 0,
+        is_delta=bool(delta_at and head[delta_at]),
+    )
 
 
 def read_stream(stream: bytes, check: Callable[[int], None]) -> pa.Table:

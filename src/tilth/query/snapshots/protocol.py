@@ -29,7 +29,7 @@ import pyarrow as pa
 from tilth.base.units import GIB, MIB
 from tilth.model.delta import WrittenDelta
 from tilth.model.loaded_file import SkippedRow
-from tilth.model.part import WrittenPart
+from tilth.model.part import DataFile, WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Expression, KafkaDef, Schema, TableDef
 from tilth.query.errors import ResultTooLargeError
@@ -223,6 +223,46 @@ class InsertResult(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[WrittenPart, ...]
 
 
+class BodyRange(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a body, which a task reads at once."""
+
+    start: int
+    size: int
+    #: Starts and sizes of the pieces of the body that are read before it: a line of names, a schema, dictionaries.
+    heads: tuple[tuple[int, int], ...] = ()
+
+
+class BodyTask(msgspec.Struct, frozen=True, kw_only=True, tag="body"):
+    """Reads the rows of a body, which lies in a file of the table, and writes them; the result's payload is an
+    `InsertResult`."""
+
+    target: TableDef
+    #: Root of the tables' folders.
+    root: StoreRoot
+    #: Body, below the root of the table when it was stored.
+    folder: Folder
+    file: DataFile
+    ranges: tuple[BodyRange, ...]
+    #: Name of its format.
+    format: str
+    #: The columns that it brings, by position; none: all of them, or those that it names itself.
+    columns: tuple[str, ...] = ()
+    #: Settings of rows as text.
+    csv_delimiter: str = ","
+    skip_unknown: bool = False
+    #: Time zone of times without one.
+    zone: str
+    #: The time that now() stands for.
+    now_us: int
+    txn: int
+    #: Number of tasks that the transaction has declared.
+    tasks_max: int
+    #: Copies of its files that the statement requires; 0: as many as the table's setting.
+    quorum: int = 0
+    #: Maximum size of the rows in memory; 0: no limit.
+    rows_bytes_max: int = 0
+
+
 class ResolveTask(msgspec.Struct, frozen=True, kw_only=True, tag="resolve"):
     """Finds which rows must go so that written rows are the only ones with their keys; the result's payload is a
     `ResolveResult`."""
@@ -309,7 +349,7 @@ class ExportedFile(msgspec.Struct, frozen=True, kw_only=True):
 #: The payload of a QUERY task.
 WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask | ReplayTask | ExportTask
 #: The payload of an INSERT task.
-InsertPayload = InsertTask | ResolveTask | LoadFilesTask
+InsertPayload = InsertTask | BodyTask | ResolveTask | LoadFilesTask
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""Work of the ingest room that the runner of QUERY tasks does, as protocols.
+"""Work of other rooms that the runners of QUERY and INSERT tasks do, as protocols.
 
-Covers: the protocols. Does not cover: the work (tilth.ingest). Always holds: it is handed in by whoever makes the
-runner, for that room also knows the catalog, which code for workers must not.
+Covers: the protocols. Does not cover: the work (tilth.ingest, statements/inserts). Always holds: it is handed in by
+whoever makes the runner, for those rooms also know the catalog, which code for workers must not.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tilth.model.table import KafkaDef, TableDef
+from tilth.query.snapshots.protocol import BodyTask
 from tilth.warehouse import TaskContext, TaskResult
 
 
@@ -40,3 +41,9 @@ class RunReplayOrder(Protocol):
     """`tilth.ingest.replay_letters`."""
 
     def __call__(self, context: TaskContext, order: bytes) -> TaskResult: ...
+
+
+class WriteBody(Protocol):
+    """`tilth.statements.inserts.bodies.spark.write_body`."""
+
+    def __call__(self, context: TaskContext, task: BodyTask) -> TaskResult: ...

@@ -41,7 +41,7 @@ from tilth.query.worker.changes_spark import changed_rows
 from tilth.query.worker.copy_spark import run_copy
 from tilth.query.worker.export_spark import exported
 from tilth.query.worker.expressions import ExpressionChecker
-from tilth.query.worker.handed import RunReplayOrder, ViewCheck
+from tilth.query.worker.handed import RunReplayOrder, ViewCheck, WriteBody
 from tilth.query.worker.headings import headings
 from tilth.query.worker.hidden import ShownColumns, shown_columns, star_edits
 from tilth.query.worker.relations import (
@@ -237,8 +237,9 @@ def _change(context: TaskContext, task: protocol.ChangeTask) -> TaskResult:
 class InsertRunner:
     """The runner of INSERT tasks."""
 
-    def __init__(self, calls: protocol.QueryCalls) -> None:
+    def __init__(self, calls: protocol.QueryCalls, write_body: WriteBody) -> None:
         self._calls = calls
+        self._write_body = write_body
 
     def __call__(self, context: TaskContext) -> TaskResult:
         task = msgspec.msgpack.decode(context.spec.payload, type=protocol.InsertPayload)
@@ -247,6 +248,8 @@ class InsertRunner:
                 return self._insert(context, task)
             case protocol.LoadFilesTask():
                 return run_copy(context, task)
+            case protocol.BodyTask():
+                return self._write_body(context, task)
             case protocol.ResolveTask(requests=requests):
                 changes = run_in_task(context.session, partial(_resolved, requests), tuple[WrittenDelta, ...])
                 size = sum(change.file.size for change in changes)

@@ -29,12 +29,12 @@ def check_size(size: int, bytes_max: int) -> None:
         raise too_large(size, bytes_max)
 
 
-def too_large(size: int, bytes_max: int) -> InvalidInputError:
-    """Return the error of rows of this size."""
+def too_large(size: int, bytes_max: int, *, hint: str = _HINT) -> InvalidInputError:
+    """Return the error of rows, or of a body, of at least this size."""
     return InvalidInputError.coded(
         "INSERT_TOO_LARGE",
         "the rows of this INSERT are larger than allowed",
         bytes=size,
         bytes_max=bytes_max,
-        hint=_HINT,
+        hint=hint,
     )

@@ -26,13 +26,12 @@ from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.insert_batches import BatchLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
-from tilth.formats import Reading, RowOptions, column_array, op_array
+from tilth.formats import Reading, RowOptions
 from tilth.grammar.insert import parse_insert
 from tilth.grammar.parse import Form
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
-from tilth.model.computed import reached_ids
 from tilth.model.part import WrittenPart
-from tilth.model.table import OP_COLUMN, Column, TableDef, full_name
+from tilth.model.table import Column, TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.query.language.unpacked import decoded_bytes
 from tilth.query.results.answer import Outcome, done
@@ -42,24 +41,21 @@ from tilth.query.snapshots.protocol import InsertResult, InsertTask
 from tilth.statements.inserts.arrow_streams import check_size
 from tilth.statements.inserts.commit import Writing, commit_insert, store
 from tilth.statements.inserts.defaults import computing
+from tilth.statements.inserts.named_rows import completed
 from tilth.statements.inserts.rows import (
-    COMPUTED,
     OP,
-    Compute,
-    InsertTarget,
     check_deletes,
-    over_columns,
     read_rows,
     table_of_rows,
     target_columns,
     target_of,
 )
-from tilth.storage import arrow_type, conform_column, layout_of, partition_ids, shape_rows
+from tilth.storage import layout_of, partition_ids, shape_rows
 
 _log = Log("sql")
 
 # Function of the current definition of the table and of the names of the columns that the INSERT brings.
-_Act = Callable[[TableDef, Sequence[str]], Outcome]
+Act = Callable[[TableDef, Sequence[str]], Outcome]
 
 #: Tasks of an INSERT .. SELECT, where nobody has set them: at least and at most.
 TASKS_MIN, TASKS_MAX = 32, 1024
@@ -75,7 +71,7 @@ def insert_values(services: Services, call: Call, statement: InsertValues) -> Ou
         rows = table_of_rows(target, columns, statement.rows, reading=reading, compute=compute)
         return _stored(services, call, table, rows)
 
-    return _done(services, call, table, statement.columns, act)
+    return done_once(services, call, table, statement.columns, act)
 
 
 def insert_data(services: Services, call: Call, statement: InsertData) -> Outcome:
@@ -89,7 +85,7 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
         rows = read_rows(target, names, form, statement.data, reading=reading, compute=compute, options=options)
         return _stored(services, call, table, rows)
 
-    return _done(services, call, table, statement.columns, act)
+    return done_once(services, call, table, statement.columns, act)
 
 
 def store_named(services: Services, call: Call, table: TableDef, data: pa.Table | Callable[[int], pa.Table]) -> Outcome:
@@ -107,10 +103,10 @@ def store_named(services: Services, call: Call, table: TableDef, data: pa.Table 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         renamed = rows.rename_columns(list(names))
         return _stored(
-            services, call, table, _completed(target_of(table), renamed, computing(services, call, table.schema))
+            services, call, table, completed(target_of(table), renamed, computing(services, call, table.schema))
         )
 
-    return _done(services, call, table, rows.column_names, act)
+    return done_once(services, call, table, rows.column_names, act)
 
 
 def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outcome:
@@ -122,16 +118,16 @@ def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outc
         wait_for_merges(services, call, services.catalog.throttle.delay(table))
         return _computed(services, call, table, statement.query, target_columns(target_of(table), names))
 
-    return _done(services, call, table, statement.columns, act)
+    return done_once(services, call, table, statement.columns, act)
 
 
-def _done(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+def done_once(services: Services, call: Call, table: TableDef, names: Sequence[str], act: Act) -> Outcome:
     """Does the insert unless one with its label is done, or memory is scarce.
 
     `names` are the columns that the statement names; none: all of them.
     """
     label = call.settings.insertion_label
-    earlier = _earlier_answer(services, table, label)
+    earlier = earlier_answer(services, table, label)
     if earlier is not None:
         return earlier
     services.memory.check()
@@ -139,13 +135,13 @@ def _done(services: Services, call: Call, table: TableDef, names: Sequence[str],
         return _once_more(services, call, table, names, act)
     except LabelTakenError:
         # Sent twice at once: the other one was faster.
-        earlier = _earlier_answer(services, table, label)
+        earlier = earlier_answer(services, table, label)
         if earlier is None:
             raise
         return earlier
 
 
-def _earlier_answer(services: Services, table: TableDef, label: str) -> Outcome | None:
+def earlier_answer(services: Services, table: TableDef, label: str) -> Outcome | None:
     """Answer to an insert whose label is taken."""
     found = services.catalog.labels.find(table.uuid, label) if label else None
     if found is None:
@@ -153,7 +149,7 @@ def _earlier_answer(services: Services, table: TableDef, label: str) -> Outcome 
     return done(f"already inserted into {full_name(table)}: {found.rows} rows, label {label}; nothing was written")
 
 
-def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: Act) -> Outcome:
     """Perform the INSERT, and once more when an ALTER came in between: into the same columns under their new names, or
     into the new replicas.
     """
@@ -175,62 +171,13 @@ def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[
         return act(now, [by_id[each] for each in ids])
 
 
-def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Table:
-    """Return the rows with the defaults of missing columns and with row operations as numbers."""
-    columns = target_columns(target, rows.column_names)
-    has_op = OP in columns
-    computed: list[Column] = []
-    over: list[Column] = []
-    if has_op:
-        index = columns.index(OP)
-        rows = rows.set_column(index, OP_COLUMN, op_array(rows.column(index)))
-    for position, column in enumerate(target.schema.columns, start=1):
-        if column in columns:
-            continue
-        if has_op:
-            check_deletes(target, column)
-        # Rows that delete may lack the column; others are checked when they are written.
-        if has_op and column.default is None and not column.expression and not target.needs(column):
-            continue
-        value = target.missing_value(column)
-        if column.expression:
-            over.append(column)
-        elif value is COMPUTED:
-            computed.append(column)
-        elif value is not None:
-            filled = column_array(column, [value] * rows.num_rows, reading=Reading(), position=position)
-            rows = rows.append_column(column.name, filled)
-    for name, values in (compute(computed, rows.num_rows) if computed else {}).items():
-        rows = rows.append_column(name, values)
-    return _with_expressions(target, rows, over, compute) if over else rows
-
-
-def _with_expressions(target: InsertTarget, rows: pa.Table, columns: Sequence[Column], compute: Compute) -> pa.Table:
-    """Return the rows with these columns, which are computed from the others."""
-    ids = reached_ids(target.schema, (column.id for column in columns))
-    # Rows that delete may lack any of them.
-    named = [msgspec.structs.replace(each, nullable=True) for each in target.schema.columns if each.id in ids]
-    given = {name.lower(): values for name, values in zip(rows.column_names, rows.columns, strict=True)}
-    known = {
-        each.name: conform_column(given[each.name.lower()], each)
-        if each.name.lower() in given
-        else pa.nulls(rows.num_rows, arrow_type(each.type))
-        for each in named
-    }
-    for _, values in over_columns(target.schema, columns, known, compute):
-        known |= values
-        for name, array in values.items():
-            rows = rows.append_column(name, array)
-    return rows
-
-
 def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
     """Write the rows and commit them, perhaps with those of others."""
     check_size(rows.nbytes, call.settings.max_insert_bytes)
     layout = layout_of(table, services.root, quorum=call.settings.insert_quorum)
     shaped = shape_rows(layout, rows, is_numbered=True)
     if not shaped.num_rows:
-        return _inserted(table, 0)
+        return inserted(table, 0)
     if not services.catalog.throttle.is_calm(table):
         partitions = partition_ids(table.schema, table.partition_by, shaped).ids
         services.catalog.throttle.check(table, partitions)
@@ -260,7 +207,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
             label=insert.label,
             limits=limits,
         )
-    return _inserted(table, shaped.num_rows)
+    return inserted(table, shaped.num_rows)
 
 
 def _is_batched(services: Services, call: Call, table: TableDef) -> bool:
@@ -271,7 +218,7 @@ def _is_batched(services: Services, call: Call, table: TableDef) -> bool:
     return layout_of(table, services.root).is_buffered if async_insert == AUTO else async_insert == "1"
 
 
-def _tasks_of_spark(services: Services, warehouse: str) -> int:
+def tasks_of_spark(services: Services, warehouse: str) -> int:
     """Return in how many tasks an INSERT .. SELECT writes where nobody has set it: they are named before Spark runs."""
     return max(TASKS_MIN, min(TASKS_MAX, services.dispatcher.tasks_at_once(warehouse)))
 
@@ -285,7 +232,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             check_deletes(target, column)
         if column.default is None and not column.expression and (OP not in columns or target.needs(column)):
             target.missing_value(column)
-    tasks_max = call.settings.max_insert_tasks or _tasks_of_spark(services, warehouse_of_write(call, table))
+    tasks_max = call.settings.max_insert_tasks or tasks_of_spark(services, warehouse_of_write(call, table))
 
     def write(txn: TxnHandle) -> Sequence[WrittenPart]:
         task = InsertTask(
@@ -323,7 +270,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
     reading = QueryParts(services.damage, skips=False)
     with naming(reading.named), services.opened(call, seen=reading.seen) as query:
         rows = commit_insert(services, writing, write)
-    return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+    return replace(inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 
 def wait_for_merges(services: Services, call: Call, delay: InsertDelay | None) -> None:
@@ -333,7 +280,7 @@ def wait_for_merges(services: Services, call: Call, delay: InsertDelay | None) -
         pause(services.clock, delay.milliseconds / 1000)
 
 
-def _inserted(table: TableDef, rows: int) -> Outcome:
+def inserted(table: TableDef, rows: int) -> Outcome:
     return done(f"inserted into {full_name(table)}: {rows} rows", rows_written=rows)
 
 

@@ -42,7 +42,7 @@ from tilth.model.types import Kind, Simple
 from tilth.query.errors import UnknownColumnError
 from tilth.query.language.values import literal
 from tilth.statements.errors import ComputedColumnError
-from tilth.storage import UniqueKeyNullError, storage_settings
+from tilth.storage import UniqueKeyNullError, arrow_type, storage_settings
 
 #: Says what a row does that comes into a table with a unique key; it is no column of the table.
 OP = Column(id=0, name=OP_COLUMN, type=Simple(Kind.STRING))
@@ -50,6 +50,19 @@ OP = Column(id=0, name=OP_COLUMN, type=Simple(Kind.STRING))
 #: Values of computed defaults by the names of their columns, for so many rows; of expressions over other columns for
 #: these rows (defaults.py).
 Compute = Callable[[Sequence[Column], int | pa.Table], Mapping[str, pa.Array]]
+
+
+class Postponed:
+    """Leaves values to be computed later, and notes which rows lack them."""
+
+    def __init__(self) -> None:
+        #: Flags by column, `True` for each row that lacks its value.
+        self.lacks: dict[str, Sequence[bool]] = {}
+
+    def __call__(self, columns: Sequence[Column], rows: int | pa.Table) -> Mapping[str, pa.Array]:
+        """Return NULL for each row."""
+        count = rows.num_rows if isinstance(rows, pa.Table) else rows
+        return {column.name: pa.nulls(count, arrow_type(column.type)) for column in columns}
 
 
 class _Computed:
@@ -239,6 +252,8 @@ def _in_table(target: InsertTarget, given: TextRows, *, reading: Reading, comput
         for column in target.schema.columns
     }
     lacking = [column for column in target.schema.columns if _is_computed(values[column.name])]
+    if isinstance(compute, Postponed):
+        compute.lacks.update((each.name, [value is COMPUTED for value in values[each.name]]) for each in lacking)
     last = [column for column in lacking if column.expression]
     first = [column for column in lacking if not column.expression]
     computed = compute(first, given.count) if first else {}

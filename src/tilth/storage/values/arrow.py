@@ -113,6 +113,7 @@ def schema_from_arrow(schema: pa.Schema) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
+    """Return the columns without NOT NULL."""
     columns = (column if column.nullable else replace(column, nullable=True) for column in schema.columns)
     return Schema(columns=tuple(columns))
 
