@@ -19,6 +19,7 @@ class CatalogStats:
 
     #: A repeated one counts twice.
     commits: int = counter("tilth_transactions_committed_total", "Transactions that landed.")
+    files_loaded: int = counter("tilth_files_loaded_total", "Files whose rows COPY INTO has stored.")
     refused: int = counter("tilth_transactions_refused_total", "Transactions that were refused, fenced ones too.")
     fenced: int = counter("tilth_transactions_fenced_total", "Refused because another actor had taken over.")
     unknown: int = counter("tilth_transactions_unknown_total", "Transactions whose outcome could not be found out.")
@@ -46,9 +47,11 @@ class Counters:
         with self._lock:
             self._stats = replace(self._stats, conflicts=self._stats.conflicts + 1)
 
-    def count_landed(self) -> None:
+    def count_landed(self, *, files: int) -> None:
+        """Count a transaction; `files`: those of users that it has loaded."""
         with self._lock:
-            self._stats = replace(self._stats, commits=self._stats.commits + 1)
+            loaded = self._stats.files_loaded + files
+            self._stats = replace(self._stats, commits=self._stats.commits + 1, files_loaded=loaded)
 
     def count_unknown(self) -> None:
         with self._lock:

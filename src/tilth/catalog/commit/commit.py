@@ -51,6 +51,7 @@ from tilth.catalog.rules.requirements import (
 )
 from tilth.catalog.rules.updates import (
     InsertPart,
+    LoadFile,
     Update,
     blocks_of,
     kafka_tables_of,
@@ -155,7 +156,7 @@ class Committer:
         self._counters.count_time(self._clock.monotonic() - started)
         match outcome:
             case Committed():
-                self._counters.count_landed()
+                self._counters.count_landed(files=sum(isinstance(each, LoadFile) for each in updates))
             case Conflicted(error=error):
                 self._counters.count_refused(error)
                 if isinstance(error, StorageChangedError):

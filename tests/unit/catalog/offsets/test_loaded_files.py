@@ -33,6 +33,7 @@ def test_a_file_is_loaded_once(world: World) -> None:
     known = load(world, loaded)
     assert (known.rows, known.commit_ts) == (3, world.catalog.parts.version(world.t).last_commit_ts)
     assert known.txn
+    assert world.catalog.stats().files_loaded == 1
     with pytest.raises(FileTakenError) as refused:
         load(world, loaded)
     assert (refused.value.code, refused.value.kind) == ("FILE_TAKEN", ErrorKind.CONFLICT)
