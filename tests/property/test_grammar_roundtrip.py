@@ -299,15 +299,16 @@ copies = st.builds(
     settings=maybe_settings,
 )
 
+export_formats = st.sampled_from([FileFormat.PARQUET, FileFormat.JSON, FileFormat.CSV])
 exports = st.builds(
     Export,
     query=st.just(""),
     name=table_names,
     address=texts,
-    format=st.sampled_from(FileFormat),
+    format=export_formats,
     options=st.dictionaries(option_names, texts, max_size=2).map(lambda found: tuple(found.items())),
     settings=maybe_settings,
-) | st.builds(Export, query=queries, address=texts, format=st.sampled_from(FileFormat), settings=maybe_settings)
+) | st.builds(Export, query=queries, address=texts, format=export_formats, settings=maybe_settings)
 
 services = st.sampled_from([service for service in ServiceKind if service is not ServiceKind.CONSUME])
 durations = st.none() | st.integers(1, 10**10)

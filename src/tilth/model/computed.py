@@ -61,16 +61,24 @@ def value_text(
     return value(column)
 
 
-def computed_columns(schema: Schema, there: Collection[str]) -> list[str]:
-    """Spark SQL for all stored columns of rows that have some of them, by their names in small letters."""
+def computed_columns(schema: Schema, there: Collection[str], optional: Collection[str] = ()) -> list[str]:
+    """Spark SQL for all stored columns of rows that have some of them, by their names in small letters.
+
+    `optional`: columns that are there, and are computed in rows where they are NULL.
+    """
 
     def is_lacking(column: Column) -> bool:
         return column.name.lower() not in there
 
+    def given(column: Column) -> str:
+        if column.name.lower() not in optional:
+            return quoted(column.name)
+        return f"coalesce({quoted(column.name)}, {value_text(column, schema, given=given, computes=is_lacking)})"
+
     return [
-        f"{value_text(column, schema, computes=is_lacking)} AS {quoted(column.name)}"
+        f"{value_text(column, schema, given=given, computes=is_lacking)} AS {quoted(column.name)}"
         if is_lacking(column)
-        else quoted(column.name)
+        else f"{given(column)} AS {quoted(column.name)}"
         for column in schema.columns
     ]
 

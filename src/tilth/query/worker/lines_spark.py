@@ -52,10 +52,11 @@ def lines_frame(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[Dat
     """
     table = task.insert.target
     columns = _columns(task, header)
-    # A computed default is filled in by Spark, where the value is NULL.
+    # A computed default is filled in by Spark, where the value is NULL, and an expression over columns later.
     computed = [column for column in columns if column.is_default_computed and column.default is not None]
     given = [
-        msgspec.structs.replace(each, nullable=True, default=None) if each in computed else each for each in columns
+        msgspec.structs.replace(each, nullable=True, default=None) if each in computed or each.expression else each
+        for each in columns
     ]
     schema = Schema(columns=tuple(given))
     metadata = lines.metadataColumn("_metadata")

@@ -9,7 +9,7 @@ Tests: tests/integration/sql/test_sql_on_spark.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import zip_longest
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,11 +29,17 @@ from tilth.warehouse import check_plan, parse_expression, parse_plan, schema_of
 
 
 def target_rows(
-    frame: DataFrame, task: protocol.InsertTask, now_us: int | None, beside: Sequence[str] = ()
+    frame: DataFrame,
+    task: protocol.InsertTask,
+    now_us: int | None,
+    *,
+    beside: Sequence[str] = (),
+    optional: Collection[str] = (),
 ) -> DataFrame:
     """The rows in the target's columns, by position; raises BadValueError naming the column whose type does not fit.
 
-    `beside`: names of the frame's last columns, which are no columns of the target and stay as they are.
+    `beside`: names of the frame's last columns, which are no columns of the target and stay as they are. `optional`:
+    columns with an expression, in small letters, that are computed where the frame has NULL.
     """
     session, fields = frame.sparkSession, schema_of(frame).fields
     fields = fields[: len(fields) - len(beside)]
@@ -80,20 +86,20 @@ def target_rows(
         expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
     expressions += map(quoted, beside)
     rows = frame.toDF(*(str(index) for index in range(len(fields))), *beside).selectExpr(*expressions)
-    return _with_expressions(rows, task.target.schema)
+    return _with_expressions(rows, task.target.schema, optional)
 
 
-def _with_expressions(rows: DataFrame, schema: Schema) -> DataFrame:
+def _with_expressions(rows: DataFrame, schema: Schema, optional: Collection[str]) -> DataFrame:
     """Return the rows with the columns that they lack, which are computed from the others."""
     there = {name.lower() for name in rows.columns}
-    lacking = [column for column in schema.columns if column.name.lower() not in there]
+    lacking = [each for each in schema.columns if each.name.lower() not in there or each.name.lower() in optional]
     if not lacking:
         return rows
     for column in lacking:
         check_plan(parse_expression(rows.sparkSession, shown_expression(column, schema)))
     others = [quoted(name) for name in rows.columns if schema.find(name) is None]
     with in_utc(rows.sparkSession):
-        return rows.selectExpr(*computed_columns(schema, there), *others)
+        return rows.selectExpr(*computed_columns(schema, there, optional), *others)
 
 
 def default_text(session: SparkSession, text: str, now_us: int | None) -> str:
