@@ -240,9 +240,13 @@ def test_lines_of_large_files_are_counted_in_their_blocks(world: SparkWorld, fol
     # The line on the border is that of the block before.
     rest = text.encode()[block:].split(b"\n")[1:]
     assert rest[line - 1] == b"bad"
-    assert world.rows("SELECT count(*), count(DISTINCT a), sum(a) FROM c") == [
-        (19_999, 19_999, sum(range(20_000)) - 15_000)
-    ]
+    expected = (19_999, 19_999, sum(range(20_000)) - 15_000)
+    assert world.rows("SELECT count(*), count(DISTINCT a), sum(a) FROM c") == [expected]
+    # As one block, in several batches.
+    made(world, "a Int64")
+    assert "19999 rows of 1 files; 1 rows skipped" in folder.copy("c", "JSON", more)
+    assert world.rows("SELECT count(*), count(DISTINCT a), sum(a) FROM c") == [expected]
+    assert world.rows("SELECT line, block_start FROM system.skipped_rows WHERE table = 'c'") == [(15_001, 0)]
 
 
 def test_more_rows_than_may_be_skipped_refuse_all(world: SparkWorld, folder: Folder) -> None:

@@ -166,13 +166,16 @@ class LineReader:
         )
         at, before = (0, -1), 0
         for batch in batches:
+            found: list[pa.RecordBatch] = []
             for first, end in _runs(batch):
                 here = (batch.column(1)[first].as_py(), batch.column(2)[first].as_py())
                 before = before if here == at else 0
                 at = here
                 lines = batch.column(0).slice(first, end - first).to_pylist()
-                yield self._rows(decoder, lines, file=here[0], block=here[1], before=before)
+                found.append(self._rows(decoder, lines, file=here[0], block=here[1], before=before))
                 before += len(lines)
+            # Files may be as small as a line each.
+            yield from pa.Table.from_batches(found).combine_chunks().to_batches() if len(found) > 1 else found
 
     def _rows(self, decoder: Decoder, lines: list[bytes], *, file: int, block: int, before: int) -> pa.RecordBatch:
         """Return the rows of lines of one block, `before` lines behind its beginning."""
