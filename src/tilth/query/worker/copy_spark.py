@@ -47,8 +47,11 @@ from tilth.warehouse import TaskContext, TaskResult, run_tasks, schema_of
 #: Different schemas or headers that the files of one COPY may have.
 SHAPES_MAX = 100
 _WHOLE = frozenset(map(Simple, INTEGER_DIGITS))
-#: Spark reads the files that it is given, by their names as they are, or fails.
-_OPTIONS = {"__globPaths__": "false", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+#: Spark reads the files that it is given, or fails.
+_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+#: Characters of names that stand for others in paths that Spark is given. It has an option not to read them so, with
+#: which each such name stands for all files of the list (checked on Spark 4.3).
+_WILDCARDS = re.compile(r"[\\\[\]{}*?]")
 _FAILED_FILE = re.compile(r"(?:reading file|Path does not exist:)\s+(\S+?)\.?(?=\s|$)")
 
 
@@ -147,7 +150,7 @@ class _Copying:
     def _group(self, paths: Sequence[str], shape: str) -> DataFrame:
         """Rows of files that have the same columns."""
         reader = self._session.read.options(**_OPTIONS)
-        given = [f"{self._above}/{path}" for path in paths]
+        given = [_WILDCARDS.sub(r"\\\g<0>", f"{self._above}/{path}") for path in paths]
         if self._task.format.is_lines:
             frame = reader.format("text").load(given)
             self._note(frame, paths)
