@@ -1,6 +1,6 @@
-"""Spark's own hands: writes and reads by a user's own Spark, streams that are killed.
+"""Spark's own hands: writes and reads by a user's own Spark, files in, streams that are killed.
 
-    python -m bench.bench_spark [--sections writes,reads,streams] [--gib 1.0] [--kills 20] [--no-rivals]
+    python -m bench.bench_spark [--sections writes,reads,copy,streams] [--gib 1.0] [--kills 20] [--no-rivals]
 
 Each section is a program of its own, bench/spark_*.py, and runs in a process of its own, one after the other. The last
 line has the figures of all.
@@ -19,6 +19,7 @@ from bench.report import Figure, print_report
 SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], list[str]]]] = {
     "writes": ("bench.spark_writes", lambda given: [*_gib(given), *(["--no-rivals"] if given.no_rivals else [])]),
     "reads": ("bench.spark_reads", lambda given: _gib(given)),
+    "copy": ("bench.spark_copy", lambda given: [*_gib(given), *(["--no-rivals"] if given.no_rivals else [])]),
     "streams": ("bench.spark_streams", lambda given: ["--kills", str(given.kills), "--files", str(given.files)]),
 }
 

@@ -1,6 +1,6 @@
 """COPY INTO beside Spark's own write to Delta: files of Parquet and of JSON into a table.
 
-    python -m bench.spark_copy [--kit DIR] [--work DIR] [--gib 1.0] [--passes 3]
+    python -m bench.spark_copy [--kit DIR] [--work DIR] [--gib 1.0] [--passes 3] [--no-rivals]
 
 The same files for both: narrow events, JSON as an object in each line. COPY INTO goes to an empty table of a node with
 one embedded worker; the rival is `spark.read.parquet(folder)`, or `.json` with the schema given, written by `.write.
@@ -104,8 +104,10 @@ def delta_passes(kit: Kit, source: Path, form: str, passes: int) -> tuple[list[f
     return found["seconds"], found["rows"]
 
 
-def measure(kit: Kit, scratch: Path, *, gib: float, passes: int) -> dict[str, tuple[float, float]]:
-    """Return MiB a second of ours and of Delta, by format. Raises SystemExit where rows are missing."""
+def measure(kit: Kit | None, scratch: Path, *, gib: float, passes: int) -> dict[str, tuple[float, float]]:
+    """Return MiB a second of ours and of Delta (0: there is no kit), by format. Raises SystemExit where rows are
+    missing.
+    """
     found: dict[str, tuple[float, float]] = {}
     sources = {form: scratch / form.lower() for form in ROW_BYTES}
     rows = {form: int(gib * (1 << 30)) // size // FILES * FILES for form, size in ROW_BYTES.items()}
@@ -119,11 +121,11 @@ def measure(kit: Kit, scratch: Path, *, gib: float, passes: int) -> dict[str, tu
             ours = copy_passes(node, source, form, passes + 1)
         finally:
             node.stop()
-        theirs = delta_passes(kit, source, form, passes + 1)
+        theirs = ([], []) if kit is None else delta_passes(kit, source, form, passes + 1)
         if {*ours[1], *theirs[1]} != {rows[form]}:
             raise SystemExit(f"rows are missing: format={form} ours={ours[1]} delta={theirs[1]} rows={rows[form]}")
         size = sum(path.stat().st_size for path in source.iterdir()) / (1 << 20)
-        found[form] = size / min(ours[0][1:]), size / min(theirs[0][1:])
+        found[form] = size / min(ours[0][1:]), size / min(theirs[0][1:]) if theirs[0] else 0.0
     return found
 
 
@@ -132,9 +134,10 @@ def main() -> None:
     add_kit_arguments(parser)
     parser.add_argument("--gib", type=float, default=1.0, help="GiB of the files of each format, about")
     parser.add_argument("--passes", type=int, default=3, help="passes that count")
+    parser.add_argument("--no-rivals", action="store_true", help="leave Delta out")
     arguments = parser.parse_args()
-    kit = kit_of(arguments)
-    scratch = Path(tempfile.mkdtemp(prefix="copy-", dir=kit.work))
+    kit = None if arguments.no_rivals else kit_of(arguments)
+    scratch = Path(tempfile.mkdtemp(prefix="copy-", dir=None if kit is None else kit.work))
     try:
         found = measure(kit, scratch, gib=arguments.gib, passes=arguments.passes)
     finally:
@@ -142,8 +145,9 @@ def main() -> None:
     table = Table("format", "COPY INTO, MiB/s", "Spark to Delta, MiB/s", title="files into a table")
     for form, (ours, theirs) in found.items():
         table.add_row(form, f"{ours:.1f}", f"{theirs:.1f}")
-    ratios = {form: ours / theirs for form, (ours, theirs) in found.items()}
-    figures = [more(f"copy_{form.lower()}_ratio_delta", ratio, "x", 1.0) for form, ratio in ratios.items()]
+    figures = [more(f"copy_{form.lower()}_mib_s", ours, "MiB/s") for form, (ours, _) in found.items()]
+    ratios = {form: ours / theirs for form, (ours, theirs) in found.items() if theirs}
+    figures += [more(f"copy_{form.lower()}_ratio_delta", ratio, "x", 1.0) for form, ratio in ratios.items()]
     print_report("copy", figures, [table])
 
 
