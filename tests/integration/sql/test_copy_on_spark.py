@@ -54,7 +54,7 @@ class Folder:
 
 @pytest.fixture
 def folder(world: SparkWorld, request: pytest.FixtureRequest) -> Folder:
-    # What the parameters of a test are may hold any character.
+    # Parameters of a test may have characters that a path in a statement has to escape.
     return Folder(world, f"{request.node.originalname}{next(_numbers)}")
 
 
