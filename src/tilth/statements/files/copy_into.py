@@ -43,7 +43,7 @@ from tilth.query.snapshots.protocol import FileFormat, InsertTask, LoadFilesResu
 from tilth.statements.errors import BadCopyOptionError, FileChangedError
 from tilth.statements.files.clauses import parse_format, parse_options
 from tilth.statements.inserts.commit import Writing, commit_insert
-from tilth.statements.inserts.insert import wait_for_merges
+from tilth.statements.inserts.insert import tasks_of_spark, wait_for_merges
 from tilth.statements.inserts.rows import OP, target_columns, target_of
 from tilth.storage import (
     NodeStorageSettings,
@@ -352,7 +352,8 @@ class _CopyInto:
         self._table = table
         self._folder = folder
         self._options = options
-        self._tasks_max = call.settings.max_insert_tasks
+        warehouse = warehouse_of_write(call, table)
+        self._tasks_max = call.settings.max_insert_tasks or tasks_of_spark(services, warehouse)
 
     def checked(self, files: Sequence[UserFile]) -> tuple[int, int]:
         """Read all rows and store none; return the number of rows, and of those that would be skipped."""

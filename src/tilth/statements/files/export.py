@@ -46,6 +46,7 @@ from tilth.query.snapshots.protocol import EXPORT_MARKER, ExportedFile, ExportTa
 from tilth.statements.errors import BadCopyOptionError, ExportRunsError
 from tilth.statements.files.clauses import parse_format, parse_options
 from tilth.statements.files.copy_into import user_folder
+from tilth.statements.inserts.insert import tasks_of_spark
 from tilth.storage import (
     Folder,
     UserFolder,
@@ -206,6 +207,7 @@ class _Exporting:
 
     def _run(self, query: str, file_format: FileFormat, *, has_header: bool) -> list[ExportedFile]:
         services, call = self._services, self._call
+        warehouse = warehouse_of_query(services, call, query)
         reading = QueryParts(services.damage, skips=False)
         with naming(reading.named), services.opened(call, seen=reading.seen):
             task = ExportTask(
@@ -216,11 +218,11 @@ class _Exporting:
                 format=file_format,
                 folder=self._folder,
                 has_header=has_header,
-                tasks_max=call.settings.max_insert_tasks,
+                tasks_max=call.settings.max_insert_tasks or tasks_of_spark(services, warehouse),
             )
             spec = services.dispatcher.new_spec(
                 TaskKind.QUERY,
-                warehouse=warehouse_of_query(services, call, query),
+                warehouse=warehouse,
                 table="",
                 payload=msgspec.msgpack.encode(task),
             )

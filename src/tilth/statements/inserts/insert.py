@@ -219,7 +219,7 @@ def _is_batched(services: Services, call: Call, table: TableDef) -> bool:
 
 
 def tasks_of_spark(services: Services, warehouse: str) -> int:
-    """Return in how many tasks an INSERT .. SELECT writes where nobody has set it: they are named before Spark runs."""
+    """Return in how many tasks rows of Spark are written where nobody has set it: they are named before it runs."""
     return max(TASKS_MIN, min(TASKS_MAX, services.dispatcher.tasks_at_once(warehouse)))
 
 

@@ -153,6 +153,7 @@ def test_each_file_is_loaded_once(world: CopyWorld) -> None:
         "copied into default.t: 1 rows of 1 files; 2 files loaded before",
         1,
     )
+    assert all(task.insert.tasks_max > 0 for task in world.tasks)
     assert [task.paths for task in world.tasks] == [("a.json", "x/b c'%20.json"), ("c.json",)]
     [(txn,)] = world.rows("SELECT DISTINCT txn FROM system.loaded_files WHERE file LIKE '%a.json'")
     assert txn

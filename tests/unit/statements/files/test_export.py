@@ -68,6 +68,7 @@ def test_statements_are_read() -> None:
 def test_files_come_first_and_success_last(world: ExportWorld) -> None:
     assert world.export() == f"exported to {world.files}/x: 3 rows in 1 files"
     [task] = world.tasks
+    assert task.tasks_max > 0
     name = f"part-{task.id}-0-2.parquet"
     assert world.names() == ["_SUCCESS", "_manifest.json", name]
     manifest = json.loads((world.files / "x" / "_manifest.json").read_text())
