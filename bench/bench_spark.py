@@ -20,6 +20,7 @@ SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], list[str]]]] = {
     "writes": ("bench.spark_writes", lambda given: [*_gib(given), *(["--no-rivals"] if given.no_rivals else [])]),
     "reads": ("bench.spark_reads", lambda given: _gib(given)),
     "copy": ("bench.spark_copy", lambda given: [*_gib(given), *(["--no-rivals"] if given.no_rivals else [])]),
+    "merges": ("bench.spark_merges", lambda given: _gib(given)),
     "streams": ("bench.spark_streams", lambda given: ["--kills", str(given.kills), "--files", str(given.files)]),
 }
 

@@ -62,7 +62,7 @@ def test_rows_are_narrowed_by_what_every_row_of_the_answer_has(text: str, equal:
 )
 def test_rows_are_narrowed_by_flags_and_by_what_is_not_null(text: str, true: set[str], not_null: set[str]) -> None:
     found = wanted(text)
-    assert (found.true, found.not_null) == (true, not_null)
+    assert ({*found.true}, {*found.not_null}) == (true, not_null)
 
 
 @pytest.mark.parametrize(
