@@ -21,6 +21,7 @@ from tilth.query.worker.spark import InsertRunner, QueryRunner
 from tilth.statements.engine import SqlEngine
 from tilth.statements.inserts.bodies.spark import write_body
 from tilth.storage import clean_transaction, local_root
+from tilth.verify.spark import read_in_tasks
 from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 
@@ -44,7 +45,9 @@ class SparkWorld:
         self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
         rooms = fake_rooms(clock, random_id, self.catalog, root=local_root(folder / "tables"))
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher))
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters))
+        self.worker.register(
+            TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks)
+        )
         self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots, write_body))
         self.worker.start()
         self.dispatcher.start()

@@ -32,6 +32,7 @@ import tilth.query.worker.writing_spark
 import tilth.statements.inserts.bodies.spark
 import tilth.storage.read.overlay_spark
 import tilth.storage.read.spark
+import tilth.verify.spark
 import tilth.warehouse.session.beside_spark  # noqa: F401
 
 __all__: list[str] = []

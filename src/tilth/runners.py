@@ -12,13 +12,14 @@ from tilth.model.task import TaskKind
 from tilth.query.snapshots.protocol import QueryCalls
 from tilth.query.worker.spark import InsertRunner, QueryRunner
 from tilth.statements.inserts.bodies.spark import write_body
+from tilth.verify.spark import read_in_tasks
 from tilth.warehouse import Runner
 
 
 def all_runners(clock: Clock, queries: QueryCalls, consumers: ConsumerCalls) -> dict[TaskKind, Runner]:
     """Return new runners by kind; `queries`, `consumers`: what they call of their server."""
     runners: dict[TaskKind, Runner] = {
-        TaskKind.QUERY: QueryRunner(queries, check_view, replay_letters),
+        TaskKind.QUERY: QueryRunner(queries, check_view, replay_letters, read_in_tasks),
         TaskKind.INSERT: InsertRunner(queries, write_body),
         TaskKind.CONSUME: consume_runner(clock, consumers),
         **maintenance_runners(),

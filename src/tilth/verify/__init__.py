@@ -7,6 +7,14 @@ too; what merges and rounds do meanwhile is no fault.
 See also: docs/policies/consumers.md, docs/operate/recovery.md.
 """
 
-from tilth.verify.report import CheckResult, VerifyReport
-from tilth.verify.stored import TROUBLES, FileRow, FileState, StoredReport, check_stored
-from tilth.verify.table import verify
+from typing import TYPE_CHECKING
+
+from tilth.base.doors import door
+
+if TYPE_CHECKING:
+    from tilth.verify.reading import DeletesOrder, FilesOrder, KeysOrder, Reads, ReadsHere, Wrong
+    from tilth.verify.report import CheckResult, VerifyReport
+    from tilth.verify.stored import TROUBLES, FileRow, FileState, StoredReport, check_stored
+    from tilth.verify.table import verify
+else:
+    __getattr__ = door(__name__)

@@ -1,7 +1,7 @@
 """Checks of a table's visible files: size, checksum, rows, deletions, keys.
 
-Covers: parts, segments and deltas of one snapshot. Does not cover: mending, damage that queries meet
-(tilth.maintenance).
+Covers: parts, segments and deltas of one snapshot. Does not cover: reading files (reading.py), mending, damage that
+queries meet (tilth.maintenance).
 Always holds: reads only; a file that merges or garbage collection removed meanwhile is no fault.
 
 Tests: tests/integration/sql/test_damaged_on_spark.py.
@@ -13,47 +13,32 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tilth.base.errors import TilthError
 from tilth.catalog import Catalog
-from tilth.model.delta import PartSource, deleted_rows
+from tilth.model.delta import PartSource
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
-from tilth.storage import (
-    Folder,
-    Roots,
-    check_file,
-    data_folder,
-    footer_rows,
-    layout_of,
-    load_changes,
-    read_segment,
-    repeated_keys,
-    sources_of,
-    storage_settings,
-)
+from tilth.storage import Roots, data_folder, sources_of, storage_settings
+from tilth.verify.reading import CheckedPart, DeletesOrder, FilesOrder, KeysOrder, Reads, Wrong
 from tilth.verify.report import NAMED_MAX, CheckResult
 
 
-def check_files(catalog: Catalog, root: Roots, table: TableDef) -> Iterator[CheckResult]:
+def check_files(catalog: Catalog, root: Roots, table: TableDef, reads: Reads) -> Iterator[CheckResult]:
     folder = data_folder(root, table.uuid)
     snapshot = catalog.parts.snapshot(table.uuid)
-    wrong: dict[str, str] = {}
-    sources = []
+    unknown: dict[str, str] = {}
+    parts = []
     for part in snapshot.parts:
         try:
-            sources += sources_of(snapshot.table, [part], snapshot.deltas)
-            check_file(folder, part.file)
-            rows = _rows_in(folder, sources[-1])
+            [source] = sources_of(snapshot.table, [part], snapshot.deltas)
+            parts.append(CheckedPart(source, part.rows))
         except TilthError as error:
-            wrong[part.file.name] = f"{part.name}: {error}"
-            continue
-        if rows != part.rows:
-            wrong[part.file.name] = f"{part.name}: the file has {rows} rows, the catalog {part.rows}"
-    for delta in snapshot.deltas:
-        try:
-            check_file(folder, delta.file, is_delta=True)
-        except TilthError as error:
-            wrong[delta.file.name] = f"{delta.file.name}: {error}"
+            unknown[part.file.name] = f"{part.name}: {error}"
+    sources = [part.source for part in parts]
+    deltas = tuple(delta.file for delta in snapshot.deltas)
+    found = unknown | _named(reads.wrong(FilesOrder(folder=folder, parts=tuple(parts), deltas=deltas)))
+    names = [*(part.file.name for part in snapshot.parts), *(file.name for file in deltas)]
+    wrong = {name: found[name] for name in names if name in found}
     if not wrong:
-        wrong = _wrong_deletes(folder, sources)
+        wrong = _named(reads.wrong(DeletesOrder(folder=folder, sources=tuple(sources))))
     if wrong and catalog.parts.version(table.uuid).counter != snapshot.version:
         # Merges and garbage collection went on meanwhile: what is visible now must hold.
         now = catalog.parts.snapshot(table.uuid)
@@ -67,35 +52,15 @@ def check_files(catalog: Catalog, root: Roots, table: TableDef) -> Iterator[Chec
         detail="; ".join(list(wrong.values())[:NAMED_MAX]) or f"{files} files, {_bytes(snapshot)} bytes",
     )
     if table.unique_key and not wrong:
-        yield from _check_keys(catalog, root, snapshot, sources)
+        yield from _check_keys(catalog, root, snapshot, sources, reads)
 
 
-def _rows_in(folder: Folder, source: PartSource) -> int:
-    if not source.is_segment:
-        return footer_rows(folder, source.file)
-    first = source.schema.columns[0].name
-    return sum(rows.num_rows for rows in read_segment(folder, source.file, source.schema, [first]))
-
-
-def _wrong_deletes(folder: Folder, sources: Iterable[PartSource]) -> dict[str, str]:
-    """Return by file the differences between the rows that deltas delete and the catalog's count of them."""
-    wrong = {}
-    for source in sources:
-        if not source.deltas:
-            continue
-        expected = deleted_rows(source.file.name, source.deltas)
-        try:
-            found = len(load_changes(folder, source, ()).deleted)
-        except TilthError as error:
-            wrong[source.file.name] = f"{source.name}: {error}"
-            continue
-        if found != expected:
-            wrong[source.file.name] = f"{source.name}: {found} rows are deleted, by the catalog {expected}"
-    return wrong
+def _named(found: Iterable[Wrong]) -> dict[str, str]:
+    return {each.file: each.what for each in found}
 
 
 def _check_keys(
-    catalog: Catalog, root: Roots, snapshot: Snapshot, sources: Sequence[PartSource]
+    catalog: Catalog, root: Roots, snapshot: Snapshot, sources: Sequence[PartSource], reads: Reads
 ) -> Iterator[CheckResult]:
     table = snapshot.table
     scopes: dict[str, list[PartSource]] = {}
@@ -103,7 +68,8 @@ def _check_keys(
         scope = source.name.partition if storage_settings(table).partition_level_unique_keys else ""
         scopes.setdefault(scope, []).append(source)
     try:
-        repeated = sum(repeated_keys(layout_of(table, root), parts) for parts in scopes.values())
+        order = KeysOrder(table=table, root=root.of(table.uuid), scopes=tuple(map(tuple, scopes.values())))
+        repeated = reads.repeated(order)
     except TilthError as error:
         if catalog.parts.version(table.uuid).counter != snapshot.version:
             # A file went while it was read: what it held is in others now.

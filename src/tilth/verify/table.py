@@ -16,15 +16,19 @@ from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.storage import Roots
 from tilth.verify.files import check_files
 from tilth.verify.ledgers import check_ledger, check_twice, feeding, ledgers_into
+from tilth.verify.reading import Reads, ReadsHere
 from tilth.verify.report import TRIES_MAX, CheckResult, VerifyReport
 
 
-def verify(catalog: Catalog, root: Roots, relation: TableDef | KafkaDef) -> VerifyReport:
-    """Verify the counts and files of a table of rows and the ledgers that feed it, or the ledger of a Kafka table."""
+def verify(catalog: Catalog, root: Roots, relation: TableDef | KafkaDef, reads: Reads | None = None) -> VerifyReport:
+    """Verify the counts and files of a table of rows and the ledgers that feed it, or the ledger of a Kafka table.
+
+    `reads` reads the files; None: this process does.
+    """
     if isinstance(relation, KafkaDef):
         return VerifyReport(table=full_name(relation), checks=tuple(check_ledger(catalog, relation)))
     ledgers = ledgers_into(catalog, relation)
-    checks = [*_check_counts(catalog, relation, ledgers), *check_files(catalog, root, relation)]
+    checks = [*_check_counts(catalog, relation, ledgers), *check_files(catalog, root, relation, reads or ReadsHere())]
     checks.append(check_twice(catalog, relation, ledgers))
     for kafka in feeding(catalog, relation):
         checks.extend(check_ledger(catalog, kafka))

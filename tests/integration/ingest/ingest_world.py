@@ -33,6 +33,7 @@ from tilth.query.worker.spark import QueryRunner
 from tilth.statements.engine import SqlEngine
 from tilth.storage import arrow_schema, clean_transaction, data_folder, local_root, read_source, sources_of
 from tilth.verify import VerifyReport, verify
+from tilth.verify.spark import read_in_tasks
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
 WAIT_SECONDS_MAX = 90.0
@@ -77,7 +78,9 @@ class IngestWorld:
         self.worker.register(TaskKind.CONSUME, consume_runner(self.clock, self.manager))
         rooms = fake_rooms(self.clock, random_id, self.catalog, root=self.root)
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher, consume=self.manager))
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters))
+        self.worker.register(
+            TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks)
+        )
         self.worker.start()
         self.dispatcher.start()
         self.manager.start()

@@ -198,6 +198,12 @@ class ReplayTask(msgspec.Struct, frozen=True, kw_only=True, tag="replay"):
     predicate: str = ""
 
 
+class VerifyTask(msgspec.Struct, frozen=True, kw_only=True, tag="verify"):
+    """Reads files of a table for a check; order and payload of the result are the verify room's."""
+
+    order: bytes
+
+
 class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
     """Computes the rows of an INSERT .. SELECT and writes them; the result's payload is an `InsertResult`."""
 
@@ -347,7 +353,17 @@ class ExportedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: The payload of a QUERY task.
-WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask | ReplayTask | ExportTask
+WorkerTask = (
+    QueryTask
+    | NamesTask
+    | CheckTask
+    | ExpressionsTask
+    | ComputeTask
+    | ChangeTask
+    | ReplayTask
+    | ExportTask
+    | VerifyTask
+)
 #: The payload of an INSERT task.
 InsertPayload = InsertTask | BodyTask | ResolveTask | LoadFilesTask
 

@@ -1,7 +1,7 @@
 """Work of other rooms that the runners of QUERY and INSERT tasks do, as protocols.
 
-Covers: the protocols. Does not cover: the work (tilth.ingest, statements/inserts). Always holds: it is handed in by
-whoever makes the runner, for those rooms also know the catalog, which code for workers must not.
+Covers: the protocols. Does not cover: the work (tilth.ingest, tilth.verify, statements/inserts). Always holds: it is
+handed in by whoever makes the runner, for those rooms also know the catalog, which code for workers must not.
 """
 
 from __future__ import annotations
@@ -47,3 +47,9 @@ class WriteBody(Protocol):
     """`tilth.statements.inserts.bodies.spark.write_body`."""
 
     def __call__(self, context: TaskContext, task: BodyTask) -> TaskResult: ...
+
+
+class RunVerifyOrder(Protocol):
+    """`tilth.verify.spark.read_in_tasks`."""
+
+    def __call__(self, context: TaskContext, order: bytes) -> TaskResult: ...

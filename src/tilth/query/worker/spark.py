@@ -41,7 +41,7 @@ from tilth.query.worker.changes_spark import changed_rows
 from tilth.query.worker.copy_spark import run_copy
 from tilth.query.worker.export_spark import exported
 from tilth.query.worker.expressions import ExpressionChecker
-from tilth.query.worker.handed import RunReplayOrder, ViewCheck, WriteBody
+from tilth.query.worker.handed import RunReplayOrder, RunVerifyOrder, ViewCheck, WriteBody
 from tilth.query.worker.headings import headings
 from tilth.query.worker.hidden import ShownColumns, shown_columns, star_edits
 from tilth.query.worker.relations import (
@@ -90,10 +90,13 @@ _Answer = tuple[Needs | None, list[Edit], list[str] | None]
 class QueryRunner:
     """The runner of QUERY tasks."""
 
-    def __init__(self, calls: protocol.QueryCalls, check_view: ViewCheck, replay: RunReplayOrder) -> None:
+    def __init__(
+        self, calls: protocol.QueryCalls, check_view: ViewCheck, replay: RunReplayOrder, verify: RunVerifyOrder
+    ) -> None:
         self._calls = calls
         self._check_view = check_view
         self._replay = replay
+        self._verify = verify
 
     def __call__(self, context: TaskContext) -> TaskResult:
         task = msgspec.msgpack.decode(context.spec.payload, type=protocol.WorkerTask)
@@ -131,6 +134,8 @@ class QueryRunner:
                     return self._replay(context, order)
                 except (PySparkException, Py4JError) as error:
                     raise from_spark(error, predicate, lambda position: position, predicate, is_whole=False) from error
+            case protocol.VerifyTask(order=order):
+                return self._verify(context, order)
         assert_never(task)
 
     def _run(self, context: TaskContext, task: protocol.QueryTask) -> TaskResult:

@@ -15,6 +15,7 @@ from tilth.base.units import parse_seconds, show_bytes
 from tilth.control.context.audit import audited
 from tilth.control.context.names import kafka_of, relation_of, table_of, wrong_kind
 from tilth.control.context.services import Call, Services
+from tilth.control.context.verify_reads import TaskReads
 from tilth.control.kinds import StatementKind
 from tilth.grammar.literals import parse_partition, read_settings_clause
 from tilth.grammar.parse import Form
@@ -307,7 +308,9 @@ def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
     if not isinstance(relation, TableDef | KafkaDef):
         raise wrong_kind(relation, what="SYSTEM VERIFY", needed="a table or a Kafka table")
     checks = apart(
-        lambda: verify(services.catalog, services.root, relation).checks, name="verify", hint="nothing was changed"
+        lambda: verify(services.catalog, services.root, relation, TaskReads(services, call, relation)).checks,
+        name="verify",
+        hint="nothing was changed",
     )
     return Outcome(
         table=pa.table(

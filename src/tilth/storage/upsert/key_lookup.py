@@ -179,7 +179,7 @@ def repeated_keys(layout: TableLayout, sources: Sequence[PartSource]) -> int:
     """Count the sources' live rows whose key an earlier row has. Keys are compared by their hashes, two of which are
     hardly ever equal by chance. Raises what reading a part raises.
     """
-    hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *in_threads(partial(_live_hashes, layout), sources)]))
+    hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *in_threads(partial(_all_hashes, layout), sources)]))
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
 
 
@@ -258,12 +258,15 @@ def _held_bytes(read: tuple[Keys, pa.ChunkedArray | None]) -> int:
     return keys.nbytes + (0 if versions is None else versions.nbytes)
 
 
-def _live_hashes(layout: TableLayout, source: PartSource) -> Hashes:
+def live_hashes(layout: TableLayout, source: PartSource) -> Iterator[Hashes]:
+    """Yield the hashes of the keys of the source's live rows, block by block. Raises what reading a part raises."""
     names, types = stored_names(layout, source, key_names(layout)), key_types(layout)
-    found = [np.zeros(0, np.uint64)]
     for rows, _ in iter_source(layout.folder, source, columns=names, block_rows=_RUN_ROWS):
-        found.append(keys_of([rows.column(name) for name in names], types).hashes)
-    return np.concatenate(found)
+        yield keys_of([rows.column(name) for name in names], types).hashes
+
+
+def _all_hashes(layout: TableLayout, source: PartSource) -> Hashes:
+    return np.concatenate([np.zeros(0, np.uint64), *live_hashes(layout, source)])
 
 
 def stored_names(layout: TableLayout, source: PartSource, names: Iterable[str]) -> list[str]:
