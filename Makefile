@@ -68,7 +68,7 @@ mutants: setup java ## break promises of the source one by one, in a copy, and s
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo
 
-demo-cluster: setup broker-jars s3-jars ## a bucket, a cluster of Spark, workers killed, stopped, added and drained
+demo-cluster: setup broker-jars s3-jars ## four hosts, a cluster of Spark; processes killed, stopped, added, drained; hosts cut off
 	@$(PY) -m tools.demo_cluster
 
 demo-ha: setup broker-jars ## two servers over one catalog; a server, a worker, the broker and the database killed

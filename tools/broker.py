@@ -1,4 +1,4 @@
-"""A real single-node Kafka broker (KRaft) on loopback ports, for tests, demo and benchmarks.
+"""A real single-node Kafka broker (KRaft) on loopback ports or on a host of its own, for tests, demo and benchmarks.
 
     python -m tools.broker start --folder DIR [--port N]    prints the bootstrap address
     python -m tools.broker stop|kill|restart --folder DIR
@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from tools.hosts import HERE, Host
 from tools.own_process import OwnProcess
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,18 +77,19 @@ class BrokerError(RuntimeError):
 class Broker:
     """One broker in one folder: `data/` holds its topics, `broker.log` its words, `broker.json` which process it is."""
 
-    def __init__(self, folder: Path, jars: Path = JARS, java_home: Path | None = None) -> None:
+    def __init__(self, folder: Path, jars: Path = JARS, java_home: Path | None = None, *, host: Host = HERE) -> None:
         """`java_home` defaults to what `make java` chose; `jars` to what `make broker-jars` fetched."""
         self.folder = folder
         self._jars = jars
         self._java_home = java_home
         self._process = OwnProcess(folder / "broker.json")
+        self._host = host
         self._proxy_host = "127.0.0.1"
 
     @property
     def bootstrap(self) -> str:
         """`host:port` of the broker, running or not; raises BrokerError if it has never been started."""
-        return f"127.0.0.1:{self._recorded()['port']}"
+        return f"{self._host.address}:{self._recorded()['port']}"
 
     @property
     def pid(self) -> int | None:
@@ -178,12 +180,12 @@ class Broker:
 
     def _java_command(self) -> list[str]:
         java_home = self._java_home or Path(JAVA_HOME.read_text().strip())
-        return [str(java_home / "bin" / "java"), *JVM_OPTIONS, "-cp", f"{self._jars}/*"]
+        return [*self._host.begin, str(java_home / "bin" / "java"), *JVM_OPTIONS, "-cp", f"{self._jars}/*"]
 
     def _write_properties(self, port: int, proxied_port: int, proxy_port: int) -> Path:
         controller_port = free_port(besides=port)
-        listeners = [f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"]
-        advertised = [f"PLAINTEXT://127.0.0.1:{port}"]
+        listeners = [f"PLAINTEXT://{self._host.address}:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"]
+        advertised = [f"PLAINTEXT://{self._host.address}:{port}"]
         if proxied_port:
             listeners.append(f"PROXIED://127.0.0.1:{proxied_port}")
             advertised.append(f"PROXIED://{self._proxy_host}:{proxy_port}")

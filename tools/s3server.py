@@ -1,4 +1,4 @@
-"""A real S3-compatible server (s3proxy over a folder) on a loopback port, for tests.
+"""A real S3-compatible server (s3proxy over a folder) on a loopback port or on a host of its own, for tests.
 
 Covers: starting and ending one server, its buckets, the requests that it got. Does not cover: what is in them.
 Always holds: objects outlive the process.
@@ -14,6 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from tools.broker import JAVA_HOME, ROOT, free_port
+from tools.hosts import HERE, Host
 from tools.own_process import OwnProcess
 
 JARS = ROOT / ".cache" / "s3"
@@ -42,8 +43,9 @@ class S3ServerError(RuntimeError):
 class S3Server:
     """One server in one folder: `buckets/` holds its buckets, `requests.log` its requests."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, host: Host = HERE) -> None:
         self.folder = folder
+        self._host = host
         self._process = OwnProcess(folder / "server.json")
         self._seen = 0
 
@@ -58,7 +60,7 @@ class S3Server:
     @property
     def endpoint(self) -> str:
         """Address of the server, running or not; raises S3ServerError if it has never been started."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._host.address}:{self.port}"
 
     def start(self, port: int = 0) -> str:
         """Start it on the port (0: a free one), wait until it answers, return `endpoint`."""
@@ -70,7 +72,7 @@ class S3Server:
         port = port or free_port()
         (self.folder / "logback.xml").write_text(LOGGING.format(log=self._requests))
         properties = {
-            "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+            "s3proxy.endpoint": f"http://{self._host.address}:{port}",
             "s3proxy.authorization": "aws-v2-or-v4",
             "s3proxy.identity": KEY,
             "s3proxy.credential": SECRET,
@@ -81,7 +83,7 @@ class S3Server:
         path = self.folder / "s3proxy.conf"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         command = [
-            *(f"{JAVA_HOME.read_text().strip()}/bin/java", *JVM_OPTIONS),
+            *(*self._host.begin, f"{JAVA_HOME.read_text().strip()}/bin/java", *JVM_OPTIONS),
             *(f"-Dlogback.configurationFile={self.folder / 'logback.xml'}", "-cp", f"{JARS}/*"),
             *("org.gaul.s3proxy.Main", "--properties", str(path)),
         ]

@@ -1,4 +1,5 @@
-"""A real Spark standalone cluster from the PySpark package, on loopback ports: for tests, demo and benchmarks.
+"""A real Spark standalone cluster from the PySpark package, on loopback ports or on two hosts: for tests, demo,
+benchmarks.
 
 Covers: a master and its workers, started, killed, stopped and ended by their ids; their executors. Does not cover:
 drivers. Always holds: everything it starts ends with it; the master finds its workers again after a restart; only
@@ -19,6 +20,7 @@ import psutil
 
 from tilth.warehouse.session.class_data import spark_home
 from tools.broker import JAVA_HOME, free_port
+from tools.hosts import HERE, Host
 from tools.own_process import OwnProcess
 
 START_SECONDS_MAX = 60.0
@@ -34,12 +36,24 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 class SparkCluster:
     """One master and some workers in one folder, with the logs of all."""
 
-    def __init__(self, folder: Path, *, workers: int, cores: int, hidden: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        workers: int,
+        cores: int,
+        hidden: Sequence[Path] = (),
+        host: Host = HERE,
+        workers_host: Host | None = None,
+    ) -> None:
         """`cores`: of each worker. `hidden`: folders that workers and executors do not see, as those of another
-        machine; that needs the right to make namespaces of mounts.
+        machine; that needs the right to make namespaces of mounts. `host`: where the master runs, and the drivers;
+        `workers_host`: where the workers and the executors run, the same by default.
         """
         self.folder = folder
         self._hidden = [*hidden]
+        self._host = host
+        self._workers_host = workers_host or host
         self._cores = cores
         self._port = free_port()
         self.secret = secrets.token_hex(16)
@@ -51,21 +65,37 @@ class SparkCluster:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of nodes and workers that compute on this cluster."""
-        return {"warehouse.master": self.master, "warehouse.cluster-secret": f"file:{self.secret_file}"}
+        return {
+            "warehouse.master": self.master,
+            "warehouse.cluster-secret": f"file:{self.secret_file}",
+            "warehouse.driver-host": self._host.address,
+        }
 
     @property
     def master(self) -> str:
         """Value of `spark.master` for drivers."""
-        return f"spark://127.0.0.1:{self._port}"
+        return f"spark://{self._host.address}:{self._port}"
+
+    @property
+    def master_folder(self) -> Path:
+        """Folder of the master alone."""
+        return self.folder / "master"
+
+    @property
+    def workers_folder(self) -> Path:
+        """Folder of the workers and the executors alone."""
+        return self.folder / "workers"
 
     def start(self) -> None:
         """Start all, and return when the workers have registered."""
-        (self.folder / "recovery").mkdir(parents=True, exist_ok=True)
-        (self.folder / "conf").mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         _write_secretly(self.secret_file, self.secret)
         # Master and workers read this file when they start.
         defaults = f"spark.authenticate true\nspark.authenticate.secret {self.secret}\n"
-        _write_secretly(self.folder / "conf" / "spark-defaults.conf", defaults)
+        for folder in (self.master_folder, self.workers_folder):
+            (folder / "conf").mkdir(parents=True, exist_ok=True)
+            _write_secretly(folder / "conf" / "spark-defaults.conf", defaults)
+        (self.master_folder / "recovery").mkdir(exist_ok=True)
         self.start_master()
         for number in range(len(self._workers)):
             self.start_worker(number)
@@ -74,18 +104,21 @@ class SparkCluster:
         """Start the master, for the first time or again, on the same port."""
         before = _count(self._log("master"), _ELECTED)
         options = "-Dspark.master.rest.enabled=false -Dspark.deploy.recoveryMode=FILESYSTEM "
-        options += f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}"
-        arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
-        self._start(self._master, "master", _MASTER, arguments, options=options)
+        options += f"-Dspark.deploy.recoveryDirectory={self.master_folder / 'recovery'}"
+        arguments = ["--host", self._host.address, "--port", str(self._port), "--webui-port", "0"]
+        command = _command_of(_MASTER, arguments, host=self._host, folder=self.master_folder, options=options)
+        self._master.start(command, self._log("master"))
         self._wait_for("master", _ELECTED, before)
 
     def start_worker(self, number: int) -> None:
         """Start a worker of Spark, for the first time or again."""
         name = f"worker{number}"
         before = _count(self._log(name), "Successfully registered")
-        arguments = ["--host", "127.0.0.1", "--cores", str(self._cores), "--memory", MEMORY, "--webui-port", "0"]
-        arguments += ["--work-dir", str(self.folder / f"work{number}"), self.master]
-        self._start(self._workers[number], name, _WORKER, arguments, begin=self._begin())
+        host, folder = self._workers_host, self.workers_folder
+        arguments = ["--host", host.address, "--cores", str(self._cores), "--memory", MEMORY, "--webui-port", "0"]
+        arguments += ["--work-dir", str(folder / f"work{number}"), self.master]
+        command = _command_of(_WORKER, arguments, host=host, folder=folder)
+        self._workers[number].start([*self._begin(), *command], self._log(name))
         self._wait_for(name, "Successfully registered", before)
 
     def stop(self) -> None:
@@ -100,19 +133,17 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """The executors that run now, those of all drivers."""
-        daemons = [found for each in self._workers if (found := each.running()) is not None]
-        children = [child for daemon in daemons for child in daemon.children(recursive=True)]
-        return [child for child in children if any(_EXECUTOR in word for word in _command(child))]
+        return [each for daemon in self._workers for each in executors_of(daemon)]
 
     def kill_executor(self) -> None:
         """SIGKILL for the executor that has used the most processor time: one that works."""
-        executors = sorted(self.executors(), key=lambda each: sum(each.cpu_times()[:2]))
-        executors[-1].kill()
-        executors[-1].wait(START_SECONDS_MAX)
+        executor = busiest(self.executors())
+        executor.kill()
+        executor.wait(START_SECONDS_MAX)
 
     def signal_executor(self, number: signal.Signals) -> psutil.Process:
         """Send a signal to the busiest executor, and return it."""
-        executor = max(self.executors(), key=lambda each: sum(each.cpu_times()[:2]))
+        executor = busiest(self.executors())
         executor.send_signal(number)
         return executor
 
@@ -130,31 +161,6 @@ class SparkCluster:
         mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(folder))}" for folder in self._hidden)
         return ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"']
 
-    def _start(
-        self,
-        process: OwnProcess,
-        name: str,
-        kind: str,
-        arguments: list[str],
-        *,
-        options: str = "",
-        begin: Sequence[str] = (),
-    ) -> None:
-        home = spark_home()
-        # As the scripts of Spark want it: `spark-class` becomes the JVM.
-        environment = {
-            "SPARK_HOME": str(home),
-            "JAVA_HOME": JAVA_HOME.read_text().strip(),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} {options}".strip(),
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-            "PATH": os.environ["PATH"],
-        }
-        words = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
-        process.start([*begin, *words, str(home / "bin" / "spark-class"), kind, *arguments], self._log(name))
-
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
@@ -164,6 +170,37 @@ class SparkCluster:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{name} has not started: {self._log(name).read_text()[-2000:]}")
             time.sleep(POLL_SECONDS)
+
+
+def executors_of(daemon: OwnProcess) -> list[psutil.Process]:
+    """Return the executors below a daemon of a cluster, not the shells that have started them."""
+    running = daemon.running()
+    children = [] if running is None else running.children(recursive=True)
+    return [child for child in children if any(word.endswith(_EXECUTOR) for word in _command(child))]
+
+
+def busiest(processes: Sequence[psutil.Process]) -> psutil.Process:
+    """Return the process that has used the most processor time."""
+    return max(processes, key=lambda each: sum(each.cpu_times()[:2]))
+
+
+def _command_of(kind: str, arguments: list[str], *, host: Host, folder: Path, options: str = "") -> list[str]:
+    """Return the command of a daemon with its environment, as the scripts of Spark have it: `spark-class` becomes the
+    JVM.
+    """
+    home = spark_home()
+    environment = {
+        "SPARK_HOME": str(home),
+        "JAVA_HOME": JAVA_HOME.read_text().strip(),
+        "SPARK_LOCAL_IP": host.address,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} {options}".strip(),
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "PATH": os.environ["PATH"],
+    }
+    words = [*host.begin, "env", "-i", *(f"{key}={value}" for key, value in environment.items())]
+    return [*words, str(home / "bin" / "spark-class"), kind, *arguments]
 
 
 def _write_secretly(path: Path, text: str) -> None:

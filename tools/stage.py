@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from tools.broker import ROOT, Broker
+from tools.hosts import HERE, Host
 from tools.node_process import NodeProcess
 from tools.s3server import KEY, SECRET, S3Server
 from tools.worker_process import WorkerRun
@@ -45,14 +46,18 @@ class Stage:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._parts.close()
 
+    def host_of(self, name: str) -> Host:
+        """Return where the process of this name runs."""
+        return HERE
+
     def start_broker(self) -> None:
-        self.broker = Broker(self._folder / "broker")
+        self.broker = Broker(self._folder / "broker", host=self.host_of("broker"))
         self.broker.start()
         self._parts.callback(self.broker.stop)
 
     def start_store(self) -> dict[str, str]:
         """Return the settings of a node whose tables are in its bucket; the secrets go by files."""
-        self.store = S3Server(self._folder / "s3")
+        self.store = S3Server(self._folder / "s3", host=self.host_of("s3"))
         self.store.start()
         self._parts.callback(self.store.stop)
         self.store.create_bucket(BUCKET)
@@ -65,13 +70,20 @@ class Stage:
     def start_node(self, settings: Mapping[str, str]) -> None:
         """Start the server, and return when it is ready."""
         given = DRIVER_MEMORY | {"server.token-file": str(self._folder / "token"), **settings}
-        self.node = NodeProcess(self._folder / "node", settings=given)
+        self.node = NodeProcess(self._folder / "node", settings=given, host=self.host_of("node"))
         self.node.start()
         self._parts.callback(self.node.stop)
         self.node.wait_ready()
 
     def add(
-        self, name: str, warehouse: str, settings: Mapping[str, str], *, server: str = "", host: str = "127.0.0.1"
+        self,
+        name: str,
+        warehouse: str,
+        settings: Mapping[str, str],
+        *,
+        server: str = "",
+        host: Host | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start a worker of the node, or of the server at this address; `wait_alive` waits until it takes tasks."""
         worker = WorkerRun(
@@ -81,8 +93,9 @@ class Stage:
             name=name,
             token=self._token,
             settings={**DRIVER_MEMORY, **settings},
-            host=host,
+            host=host or self.host_of(name),
         )
+        worker.change_environment(environment or {})
         self.workers[name] = worker
         worker.start()
         self._parts.callback(worker.stop)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools.class_data import CLASS_DATA
+from tools.hosts import HERE, Host
 
 READY_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 40.0
@@ -30,12 +31,13 @@ class WorkerRun:
         name: str,
         token: str,
         settings: Mapping[str, str] | None = None,
-        host: str = "127.0.0.1",
+        host: Host = HERE,
     ) -> None:
-        """`host`: address on which the worker listens for calls of the server."""
+        """`host`: where it runs, and listens for calls of the server."""
         self._folder = folder
         self._arguments = ["--server", server, "--warehouse", warehouse, "--name", name, "--folder", str(folder)]
-        self._arguments += ["--listen", f"{host}:0"]
+        self._arguments += ["--listen", f"{host.address}:0"]
+        self._begin = host.begin
         self._settings = CLASS_DATA | dict(settings or {})
         self._token = token
         self._environment: dict[str, str] = {}
@@ -61,7 +63,7 @@ class WorkerRun:
         """Start the process and return at once."""
         self._folder.mkdir(parents=True, exist_ok=True)
         settings = [text for name, value in self._settings.items() for text in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-m", "tilth.client.cli", "worker", *self._arguments, *settings]
+        command = [*self._begin, sys.executable, "-m", "tilth.client.cli", "worker", *self._arguments, *settings]
         others = {name: value for name, value in os.environ.items() if not name.startswith("TILTH_")}
         path = self._folder / "worker.log"
         self._log_start = path.stat().st_size if path.exists() else 0

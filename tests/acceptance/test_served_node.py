@@ -52,8 +52,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, installed: Installed) -> Iter
         tmp_path_factory.mktemp("node"),
         settings={"warehouse.write-slots": "5"},
         config=CONFIG,
-        begin=installed.begin,
-        program=[installed.tilth],
+        program=[*installed.begin, installed.tilth],
     )
     node.start()
     try:

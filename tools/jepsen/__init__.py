@@ -11,8 +11,7 @@
 | `definitions` | the client that changes tables, partitions, topics and storages |
 | `messages` | the topic's producer |
 | `nemesis` | blows are drawn from the seed, struck together and mended |
-| `harm` | pauses, kills, links, disks, clocks: the kinds of blows |
-| `hosts` | hosts with a network of their own, whose packets can be lost |
+| `harm` | pauses, kills, links, hosts, disks, clocks: the kinds of blows |
 | `services` | the broker and the bucket behind links, and the blows on them |
 | `subjects`, `servers`, `database`, `single` | systems under test, and the blows that each offers |
 | `final` | reads the final state of a subject |

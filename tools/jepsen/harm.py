@@ -1,7 +1,8 @@
 """Ways to hurt processes, links, clocks and disks: the kinds of blows.
 
-Covers: signals to a process and its children, links, a clock set wrong, folders that vanish, disks that are full,
-read-only or hang, bytes that change. Does not cover: the blows that a subject offers (servers.py, single.py).
+Covers: signals to a process and its children, links, hosts that are cut off, a clock set wrong, folders that vanish,
+disks that are full, read-only or hang, bytes that change. Does not cover: the blows that a subject offers (servers.py,
+single.py).
 Always holds: each blow has a mending that undoes it, and that may be called twice.
 """
 
@@ -22,6 +23,7 @@ from typing import Protocol
 
 import psutil
 
+from tools.hosts import Hosts
 from tools.tcp_link import TcpLink, Way
 
 CLOCK_VARIABLE = "TILTH_TEST_CLOCK"
@@ -143,6 +145,19 @@ def link_blows(name: str, link: TcpLink, rng: random.Random) -> list[Blow]:
         Blow(name=f"{target} loses answers", target=target, strike=partial(link.swallow, Way.BACK), mend=link.mend),
         Blow(name=f"{target} loses calls", target=target, strike=partial(link.swallow, Way.THERE), mend=link.mend),
         Blow(name=f"{target} delivers late", target=target, strike=delay, mend=link.mend, weight=0.7),
+    ]
+
+
+# --- hosts -----------------------------------------------------------------------------------------------------------
+
+
+def host_blows(hosts: Hosts, host: int, name: str) -> list[Blow]:
+    """Return the blows on the network of a host: no packets in both directions or in one."""
+    target, heal = f"host of {name}", partial(hosts.heal, host)
+    return [
+        Blow(name=f"{target} cut off", target=target, strike=partial(hosts.cut, host), mend=heal, may_last=True),
+        Blow(name=f"{target} cannot send", target=target, strike=partial(hosts.lose_sent, host), mend=heal),
+        Blow(name=f"{target} cannot receive", target=target, strike=partial(hosts.lose_received, host), mend=heal),
     ]
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tilth import Result
 from tools.ha_stage import ONE_CORE, HaStage
+from tools.hosts import HERE, Host, Hosts, why_no_hosts
 from tools.jepsen.database import Database
 from tools.jepsen.definitions import Replicas
 from tools.jepsen.harm import (
@@ -30,6 +31,7 @@ from tools.jepsen.harm import (
     Disk,
     clock_blows,
     flipping,
+    host_blows,
     jvm_killed,
     link_blows,
     pause_of_several,
@@ -37,7 +39,6 @@ from tools.jepsen.harm import (
     vanishing,
 )
 from tools.jepsen.history import History
-from tools.jepsen.hosts import Hosts, can_make_hosts
 from tools.jepsen.nemesis import LASTING_SECONDS
 from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
 from tools.jepsen.subjects import Copies, HarnessConnection, Store, bucket_copies, folder_copies
@@ -76,7 +77,7 @@ class Servers(HaStage):
         self._patched = _patched_package(folder / "patched")
         self._number = itertools.count()
         #: Network hosts of the servers; None if this process cannot make them: links swallow bytes then.
-        self._hosts = Hosts(len(names)) if can_make_hosts() else None
+        self._hosts = None if why_no_hosts() else Hosts(len(names))
         self._here = "127.0.0.1" if self._hosts is None else self._hosts.here
 
     # --- start -------------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ class Servers(HaStage):
         self._parts.callback(self.harness.close)
         for name in [each for each in WORKED if each in self._names]:
             door = f"http://{self._here}:{self._links[f'door of {name}'].port}"
-            self.add(f"w{name}", "write", ONE_CORE, server=door, host=self._here)
+            self.add(f"w{name}", "write", ONE_CORE, server=door, host=Host(address=self._here))
         for worker in self.workers.values():
             worker.wait_ready()
         self._parts.callback(self._stop_processes)
@@ -146,13 +147,10 @@ class Servers(HaStage):
                 "warehouse.driver-memory": "1g",
             }
             environment = self._clocks[name].environment | {"PYTHONPATH": python_path(SITE)}
-            hosts = self._hosts
-            host, begin = ("127.0.0.1", []) if hosts is None else (hosts.address(number), hosts.command(number))
-            node = NodeProcess(
-                self._folder / name, settings={**settings, **own}, environment=environment, host=host, begin=begin
-            )
+            host = HERE if self._hosts is None else self._hosts.host(number)
+            node = NodeProcess(self._folder / name, settings={**settings, **own}, environment=environment, host=host)
             self.nodes[name] = node
-            self._links[f"door of {name}"].connect(int(node.url.rpartition(":")[2]), host)
+            self._links[f"door of {name}"].connect(int(node.url.rpartition(":")[2]), host.address)
             node.start()
             self._parts.callback(node.stop)
         for node in self.nodes.values():
@@ -254,7 +252,7 @@ class Servers(HaStage):
             found.append(self._upgraded(name, node))
         if self._hosts is not None:
             for number, name in enumerate(self._names):
-                found += self._hosts.blows(number, name)
+                found += host_blows(self._hosts, number, name)
         for name, worker in self.workers.items():
             target = f"worker {name}"
             found += [self._killed(target, name, worker.kill, worker.start), *pauses(target, worker)]

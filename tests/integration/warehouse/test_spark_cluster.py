@@ -292,8 +292,8 @@ def test_the_secret_shows_nowhere(cluster: SparkCluster, node: NodeProcess, tabl
         except TilthError as error:
             text = f"{error} {error.facts}"
         assert cluster.secret not in text, statement
-    own = {cluster.secret_file, cluster.folder / "conf" / "spark-defaults.conf"}
-    assert files_with(cluster.secret, cluster.folder) == own
+    own = {folder / "conf" / "spark-defaults.conf" for folder in (cluster.master_folder, cluster.workers_folder)}
+    assert files_with(cluster.secret, cluster.folder) == {cluster.secret_file, *own}
     assert files_with(cluster.secret, node.data.parent) == set()
 
 
