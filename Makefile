@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool systemd lint lint-deploy format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
+.PHONY: help setup wheel java broker-jars s3-jars hdfs-jars yarn-jars browser promtool systemd lint lint-deploy format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
 	bench-spark bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
 
 help: ## list the targets
@@ -30,6 +30,9 @@ s3-jars: java ## fetch the S3 server that tests start, and what Spark needs to r
 
 hdfs-jars: setup java ## fetch the HDFS that tests start
 	@tools/setup_hdfs_jars.sh
+
+yarn-jars: hdfs-jars ## fetch the YARN that demo-cluster starts
+	@tools/setup_yarn_jars.sh
 
 browser: ## find Chromium and its driver, or install them (root on Debian)
 	@tools/setup_browser.sh
@@ -68,8 +71,10 @@ mutants: setup java ## break promises of the source one by one, in a copy, and s
 demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked against the source
 	@$(PY) -m tools.demo
 
-demo-cluster: setup broker-jars s3-jars ## four hosts, a cluster of Spark; processes killed, stopped, added, drained; hosts cut off
-	@$(PY) -m tools.demo_cluster
+MASTER = standalone
+
+demo-cluster: setup broker-jars s3-jars $(if $(filter yarn,$(MASTER)),yarn-jars) ## four hosts, a cluster of Spark or MASTER=yarn; processes killed, hosts cut off
+	@$(PY) -m tools.demo_cluster --master $(MASTER)
 
 demo-ha: setup broker-jars ## two servers over one catalog; a server, a worker, the broker and the database killed
 	@$(PY) -m tools.demo_ha

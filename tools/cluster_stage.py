@@ -1,10 +1,10 @@
 """A cluster of hosts for the demo: a bucket and a broker, a database and a server, workers, and executors of Spark.
 
     host         processes
-    store        broker, bucket
+    store        broker, bucket; with YARN also an HDFS, through which drivers hand files to containers
     server       PostgreSQL with the catalog, the Tilth server
-    drivers      Spark's master, the Tilth workers, each with a driver of Spark
-    executors    Spark's workers, the executors
+    drivers      Spark's master or YARN's ResourceManager, the Tilth workers, each with a driver of Spark
+    executors    Spark's workers or YARN's NodeManager, the executors
 
 Covers: starting all of it, on hosts of their own where this process may make them and on this machine otherwise;
 cutting a host off. Does not cover: what it is used for.
@@ -18,28 +18,55 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from tilth.base.errors import TilthError
+from tools.hdfs_cluster import HdfsCluster
 from tools.hosts import HERE, Host, OwnHosts, why_no_hosts
 from tools.postgres import Postgres, open_folder
 from tools.spark_cluster import SparkCluster
 from tools.stage import BUCKET_JARS, POLL_SECONDS, WAIT_SECONDS_MAX, Stage
+from tools.yarn_cluster import YarnCluster
 
 STORE, SERVER, DRIVERS, EXECUTORS = "store", "server", "drivers", "executors"
+STANDALONE, YARN = "standalone", "yarn"
 #: What each worker has in the cluster.
-CORES = {"warehouse.spark-conf": "spark.cores.max=1 spark.executor.cores=1 spark.executor.memory=600m"}
+ONE_EXECUTOR = {
+    STANDALONE: {"spark.cores.max": "1"},
+    YARN: {"spark.executor.instances": "1"},
+}
+EXECUTOR = {"spark.executor.cores": "1", "spark.executor.memory": "600m"}
+
+
+class Cluster(Protocol):
+    """A cluster that runs executors of Spark."""
+
+    @property
+    def settings(self) -> dict[str, str]: ...
+
+    @property
+    def environment(self) -> dict[str, str]: ...
+
+    @property
+    def properties(self) -> dict[str, str]: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def kill_executor(self) -> None: ...
 
 
 class ClusterStage(Stage):
     """All processes; `start_all` before use."""
 
-    def __init__(self, folder: Path, *, workers: Sequence[str]) -> None:
-        """`workers`: names of all workers that will ever be added."""
+    def __init__(self, folder: Path, *, master: str, workers: Sequence[str]) -> None:
+        """`master`: STANDALONE or YARN. `workers`: names of all workers that will ever be added."""
         super().__init__(folder)
+        self._master = master
         self._database_folder = open_folder()
         self._places = {
-            STORE: {name: [folder / name] for name in ("broker", "s3")},
+            STORE: {name: [folder / name] for name in ("broker", "s3", "hdfs")},
             SERVER: {"node": [folder / "node"], "postgres": [folder / "postgres", self._database_folder]},
             DRIVERS: {"master": [folder / "spark" / "master"], **{name: [folder / name] for name in workers}},
             EXECUTORS: {"executors": [folder / "spark" / "workers"]},
@@ -77,29 +104,39 @@ class ClusterStage(Stage):
         """Start everything but the workers, and return when the server is ready."""
         self.start_broker()
         root = self.start_store()
-        self.cluster = SparkCluster(
-            self._folder / "spark",
-            workers=2,
-            cores=4,
-            host=self.host_of("master"),
-            workers_host=self.host_of("executors"),
-        )
-        self._parts.callback(self.cluster.stop)
-        self.cluster.start()
+        self.cluster = self._start_cluster()
         database = Postgres(self._folder / "postgres", host=self.host_of("postgres"), folder=self._database_folder)
         self._parts.callback(database.stop)
         database.start()
         if self._hosts is not None:
             # The addresses of tables and of the cluster refer to them, and each process reads them for itself.
-            for file in (*(self._folder / name for name in ("token", "key", "secret")), self.cluster.secret_file):
-                self._hosts.copy(file)
+            for name in ("token", "key", "secret"):
+                self._hosts.copy(self._folder / name)
+            if isinstance(self.cluster, SparkCluster):
+                self._hosts.copy(self.cluster.secret_file)
         # Queries and imports are for the workers; the server keeps to its catalog.
         self.start_node(root | {"catalog.url": database.address(), "server.name": SERVER, "warehouse.embedded": ""})
 
+    def _start_cluster(self) -> Cluster:
+        folder, drivers, executors = self._folder / "spark", self.host_of("master"), self.host_of("executors")
+        cluster: Cluster
+        if self._master == YARN:
+            files = HdfsCluster(self._folder / "hdfs", host=self.host_of("hdfs"))
+            self._parts.callback(files.stop)
+            cluster = YarnCluster(folder, store=files.start(), host=drivers, nodes_host=executors)
+        else:
+            cluster = SparkCluster(folder, workers=2, cores=4, host=drivers, workers_host=executors)
+        self._parts.callback(cluster.stop)
+        cluster.start()
+        return cluster
+
     def add_all(self, workers: Mapping[str, str]) -> None:
         """Start workers, by name and warehouse, and wait until they take tasks."""
+        properties = self.cluster.properties | ONE_EXECUTOR[self._master] | EXECUTOR
+        conf = " ".join(f"{name}={value}" for name, value in properties.items())
+        settings = BUCKET_JARS | self.cluster.settings | {"warehouse.spark-conf": conf}
         for name, warehouse in workers.items():
-            self.add(name, warehouse, CORES | BUCKET_JARS | self.cluster.settings)
+            self.add(name, warehouse, settings, environment=self.cluster.environment)
         self.wait_alive(*workers)
 
     def number(self, query: str) -> int:

