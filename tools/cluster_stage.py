@@ -30,7 +30,7 @@ from tools.yarn_cluster import YarnCluster
 
 STORE, SERVER, DRIVERS, EXECUTORS = "store", "server", "drivers", "executors"
 STANDALONE, YARN = "standalone", "yarn"
-#: What each worker has in the cluster.
+#: Properties of each worker in the cluster.
 ONE_EXECUTOR = {
     STANDALONE: {"spark.cores.max": "1"},
     YARN: {"spark.executor.instances": "1"},

@@ -46,7 +46,7 @@ PARTITIONS = 4
 MESSAGES_PER_SECOND = 700
 #: Time for which a host is cut off.
 CUT_SECONDS = 20.0
-#: Of the live table's requests, while the server is cut off.
+#: Longest request of the live table, while the server is cut off.
 WATCH_SECONDS_MAX = 3
 WORKERS = {"query-1": "default", "write-1": "write"}
 FURTHER_WORKERS = ("write-2", "write-3")

@@ -97,7 +97,7 @@ def test_hosts_share_no_folder_that_can_be_written(tmp_path: Path) -> None:
         assert not temporary.exists()
         for other in (own, own.parent, temporary):
             assert run(b, "ls", str(other)).returncode != 0
-        # What is installed is there, and stays as it is.
+        # Installed programs are there, and cannot be written.
         assert said(b, "cat", str(ROOT / "pyproject.toml")) == (ROOT / "pyproject.toml").read_text().strip()
         for folder in (ROOT, Path("/usr"), Path("/etc"), Path.home(), Path(sys.prefix)):
             done = run(b, "touch", str(folder / "written-by-a-host"))
