@@ -35,6 +35,8 @@ _POLL_SECONDS = 0.01
 _DRIVER_SECONDS_MAX = 120.0
 #: A blow falls at most so long after a write was seen to be open: before, during and after its commit.
 _AFTER_SECONDS_MAX = 0.6
+#: Time for a driver to have Python workers.
+_WORKERS_SECONDS_MAX = 5.0
 _OPEN = "SELECT count(*) FROM system.transactions WHERE state = 'running' AND actor LIKE '%of Spark%'"
 
 
@@ -116,7 +118,18 @@ def _wait_open(node: NodeProcess, process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill_workers(process: subprocess.Popen[bytes]) -> bool:
-    """Kill the Python workers of a driver, not the process that forks them; `False`: there are none."""
+    """Kill the Python workers of a driver as soon as there are some, not the process that forks them; `False`: there
+    were none in time.
+    """
+    deadline = time.monotonic() + _WORKERS_SECONDS_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        if _killed_workers(process):
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def _killed_workers(process: subprocess.Popen[bytes]) -> bool:
     killed = False
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(process.pid).children(recursive=True):
