@@ -79,6 +79,8 @@ def computed_columns(schema: Schema, there: Collection[str], optional: Collectio
         f"{value_text(column, schema, given=given, computes=is_lacking)} AS {quoted(column.name)}"
         if is_lacking(column)
         else f"{given(column)} AS {quoted(column.name)}"
+        if column.name.lower() in optional
+        else quoted(column.name)
         for column in schema.columns
     ]
 

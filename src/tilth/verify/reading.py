@@ -1,6 +1,6 @@
-"""What the checks of a table's files read: bytes, rows, deletions, keys; in the server or in Spark's tasks.
+"""Reads of the checks of a table's files: bytes, rows, deletions, keys; in the server or in Spark's tasks.
 
-Covers: orders, which tell a task all that it must know, and carrying one out in this process. Does not cover: what the
+Covers: orders, which have all that a task must know, and carrying one out in this process. Does not cover: what the
 findings mean (files.py), Spark's tasks (spark.py).
 Always holds: it makes no difference to a finding where it was read; no catalog is needed here.
 

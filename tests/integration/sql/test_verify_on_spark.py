@@ -97,7 +97,7 @@ def test_keys_that_two_rows_have(world: SparkWorld) -> None:
     has_key = msgspec.structs.replace(table, unique_key=("k",))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify_reads, "HERE_BYTES_MAX", -1)
-        # Of one scope, a row of each but one of equal keys counts; in scopes of their own none does.
+        # In one scope a row of each but one of equal keys counts; in scopes of their own none does.
         for scopes, repeated in (((sources,), 37), (tuple((source,) for source in sources), 0), ((), 0)):
             order = KeysOrder(table=has_key, root=root, scopes=scopes)
             assert (reads.repeated(order), ReadsHere().repeated(order)) == (repeated, repeated)

@@ -1,4 +1,4 @@
-"""Who reads a table's files for SYSTEM VERIFY: this server where there is little to read, else a task of a warehouse.
+"""Reads of a table's files for SYSTEM VERIFY: by this server where they are few, else by tasks of a warehouse.
 
 Covers: the choice, the task. Does not cover: what is read (verify/reading.py), what it means (verify/files.py).
 Always holds: the findings are the same.

@@ -350,7 +350,7 @@ def _complete_others(
 def _reserve(services: Services, location: StoreRoot, settings: NodeStorageSettings) -> None:
     """Make it a location of this catalog.
 
-    Where the operator lists no hosts, the error of one that a user names does not tell what listens there: statements
+    Where the operator lists no hosts, the error of one that a user names is the same whatever listens there: statements
     would be a scanner of ports.
     """
     try:
@@ -359,7 +359,9 @@ def _reserve(services: Services, location: StoreRoot, settings: NodeStorageSetti
         if settings.hosts or named_host(location) is None:
             raise
         _log.warning("storage_not_reserved", location=location, reason=error)
-        hint = "the log of the server has the reason; statements tell it where the setting storage.hosts lists the host"
+        hint = (
+            "the log of the server has the reason; answers have it, too, where the setting storage.hosts lists the host"
+        )
         raise StoreAwayError("no store answers there as it has to", location=location, hint=hint) from None
 
 

@@ -103,7 +103,7 @@ def test_a_bucket_that_lists_in_another_order_is_read_to_its_end(
 ) -> None:
     names = ["777-0.0-0.arrow", "9-0.0-0.arrow", "8-0.0-0.arrow", "777-1.0-0.arrow"]
     at = datetime.now(UTC)
-    page = [{"path": f"{TABLE}/data/{name}", "size": 1, "last_modified": at} for name in names]
+    page = [{"path": f"{TABLE}/data/{name}", "size": 1, "last_modified": at, "e_tag": None} for name in names]
     monkeypatch.setattr(
         "tilth.storage.store.backends.objects.obstore.list", lambda *_, **__: iter([page[:3], page[3:]])
     )
