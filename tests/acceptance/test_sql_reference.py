@@ -28,9 +28,9 @@ README = PAGE.parents[2] / "README.md"
 DOCS = PAGE.parents[1]
 #: Pages whose answers are compared, each with the least number of its steps.
 STORIES = {"getting-started.md": 12, "tutorials/dashboard.md": 6, "tutorials/cdc.md": 8}
-#: Blocks marked `sql broker` need a broker that answers; the ingest tests run those forms.
+#: Blocks marked `sql broker` need a broker that answers, `sql storage` files; other tests run those forms.
 BLOCK = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
-BROKER_BLOCK = re.compile(r"^```sql broker\n(.*?)^```", re.DOTALL | re.MULTILINE)
+READ_BLOCK = re.compile(r"^```sql (?:broker|storage)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: Blocks of getting-started.md and of tutorials: statements or a program, and the answer behind them.
 STEP = re.compile(r"^```(sql|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 EXAMPLES_MIN = 30
@@ -71,7 +71,7 @@ def test_the_jobs_of_a_data_engineer_run(node: NodeProcess) -> None:
     for page in sorted((DOCS / "howto").glob("*.md")):
         for statement in (one for block in BLOCK.findall(page.read_text()) for one in split(block)):
             node.connection.sql(statement)
-        for block in BROKER_BLOCK.findall(page.read_text()):
+        for block in READ_BLOCK.findall(page.read_text()):
             assert all(parse(statement) for statement in split(block)), page
 
 
