@@ -149,7 +149,7 @@ def heartbeats_a_second(address: str) -> float:
 
 
 def _version(kv: PostgresKV) -> int:
-    """The number of commits so far, by one more."""
+    """Commit once more, and return the version of the store, which counts all commits."""
     outcome = kv.commit([], {b"\x01bench": b""}, [])
     return int(getattr(outcome, "version"))  # noqa: B009
 

@@ -85,7 +85,7 @@ class Sides:
         self._clickhouse.run(f"INSERT INTO {name} VALUES {', '.join(f'({row})' for row in rows)}")
         # Literals of one column differ in their types.
         texts = [" ".join(("SELECT", ", ".join(map(_column, row.split(", "), columns)))) for row in rows]
-        # As rows: Spark would plan each expression once for each literal row.
+        # The texts are rows: Spark would plan each expression once for each literal row.
         self._spark.sql(" UNION ALL ".join(texts)).coalesce(1).localCheckpoint().createOrReplaceTempView(name)
 
     def compare(self, expressions: Sequence[str], source: str = "") -> Compared:

@@ -64,7 +64,7 @@ class Rule:
     client: str = ""
     #: Duration of a DELAY.
     seconds: float = 0.0
-    #: Answers that met this fate so far.
+    #: Number of answers that met this fate.
     hits: int = 0
 
 

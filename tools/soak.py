@@ -113,7 +113,7 @@ WATCHED = ("rss_bytes", "node_bytes", "jvm_bytes", "workers_bytes", "threads", "
 
 @dataclass(slots=True)
 class Load:
-    """Load on the node, each kind in a thread of its own; the numbers are totals so far."""
+    """Load on the node, each kind in a thread of its own; the numbers are totals since the start."""
 
     node: NodeProcess
     bootstrap: str

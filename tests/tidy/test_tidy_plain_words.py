@@ -14,7 +14,7 @@ HALF_SENTENCE = re.compile(
     r"(What|How|Of|Those|By|Whether|Who|Where|When|That|So|Why|Which|As|For|From|In|Inside|With|Without|Like|To|Is)\b"
 )
 #: A comment that starts with one of these is half a sentence, or has a relative clause for its subject.
-HALF_COMMENT = re.compile(r"(What|How|Of|Those|Whether|Who|That|So|Which)\b")
+HALF_COMMENT = re.compile(r"(What|How|Of|Those|By|Whether|Who|Why|That|So|Which|As|Inside|Like|Is)\b")
 #: The word of today in each case: status, report, settings, poller, observations, pending, compute, context, state
 #: machine, snapshot service, counters.
 OLD_WORDS = (

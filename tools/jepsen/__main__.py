@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts of names of blows, with commas between")
     parser.add_argument("--keep", type=Path, help="a folder in which histories and logs stay")
     arguments = parser.parse_args()
-    # As an exception, SIGTERM runs the `finally` blocks that mend blows and end processes.
+    # SIGTERM as an exception runs the `finally` blocks that mend blows and end processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbelow(1_000_000) if arguments.seed is None else arguments.seed
     print_progress(f"seed {seed}")

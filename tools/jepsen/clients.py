@@ -64,7 +64,7 @@ class Client:
     rng: random.Random
     step: Callable[[Client], None]
     pause_seconds: float = PAUSE_SECONDS
-    #: Statements sent so far.
+    #: Number of statements sent.
     count: int = 0
     faults: Faults = field(default_factory=Faults)
     over: threading.Event = field(default_factory=threading.Event)
@@ -174,7 +174,7 @@ class Reader:
     """Reads of current versions, each compared with the operations acknowledged before it began."""
 
     def __init__(self, sent: Callable[[], int]) -> None:
-        """`sent` returns the number of messages sent so far."""
+        """`sent` returns the number of messages that were sent."""
         self._sent = sent
         self._steps = (self._set, self._keys, self._messages, self._updates, self._set, self._view)
 

@@ -24,7 +24,7 @@ def door(package: str) -> Callable[[str], object]:
 
     `dir(package)` lists the same names from now on.
     """
-    # By its loader: on executors of a cluster the package is in a zip.
+    # The loader reads it: on executors of a cluster the package is in a zip.
     offered = _offered(get_data(package, "__init__.py") or b"")
 
     def load(name: str) -> object:

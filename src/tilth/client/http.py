@@ -262,7 +262,7 @@ class Connection:
             raise self._why_broken(query_id, error) from error
 
     def _why_broken(self, query_id: str, error: Exception) -> TilthError:
-        hint = "the rows so far are not the whole result; send the query again"
+        hint = "the rows received are not the whole result; send the query again"
         lost = AnswerLostError("the answer broke off", url=self.url, query_id=query_id, reason=error, hint=hint)
         safe_id = query_id.replace("'", "")
         # The error has no text if `audit.literals` hides it.

@@ -100,7 +100,7 @@ _TTL_REFUSED = ("TO", "GROUP", "RECOMPRESS", "WHERE", "SET")
 
 @dataclass(slots=True)
 class _Clauses:
-    """Clauses of a table that have been read so far; each clause with the token that began it."""
+    """Clauses of a table that have been read; each clause with the token that began it."""
 
     engine: Engine | None = None
     engine_name: str = ""

@@ -79,7 +79,7 @@ def planned(text: str, tables: SystemTables, *, memory_bytes_max: int = 0) -> Da
         {
             # In the dialect that is nearest to Spark's, texts stand in double quotes too.
             "datafusion.sql_parser.dialect": "databricks",
-            # As in Spark: NULL is less than every value, so it comes first, and last with DESC.
+            # Spark's order: NULL is less than every value, so it comes first, and last with DESC.
             "datafusion.sql_parser.default_null_ordering": "nulls_min",
             "datafusion.catalog.default_schema": SYSTEM_DATABASE,
             "datafusion.catalog.information_schema": "false",

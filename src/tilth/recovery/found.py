@@ -36,7 +36,7 @@ _SIDECARS = (MAP_EXTENSION, FILTER_EXTENSION)
 _EXTENSIONS = (*EXTENSIONS, *_SIDECARS)
 
 
-#: Clocks of machines are not so far apart.
+#: Bound on the difference between the clocks of two machines.
 CLOCKS_MS_MAX = 86_400_000
 
 

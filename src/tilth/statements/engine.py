@@ -452,7 +452,7 @@ def _end_span(span: tracing.Span, event: QueryEvent, error: TilthError | None) -
 
 @dataclass(slots=True)
 class _Running:
-    """State of a statement so far."""
+    """State of a statement under way."""
 
     entry: Running
     shown: Redacted

@@ -31,7 +31,7 @@ class ManualClock:
         self.advance(seconds)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait until the event is set, or until another thread has advanced the clock so far; move nothing itself."""
+        """Wait until the event is set, or until another thread has advanced the clock enough; move nothing itself."""
         with self._changed:
             end = self._monotonic + seconds
             while not event.is_set() and self._monotonic < end:

@@ -113,7 +113,7 @@ def _ledger_of(catalog: Catalog, kafka: KafkaDef) -> tuple[dict[TopicPartition, 
         if again.counter == version.counter:
             break
         version, stored = again, catalog.offsets.of(kafka.uuid)
-    # By commit, not by transaction: a round that began earlier may have been committed later.
+    # The order is that of commits, not of transactions: a round that began earlier may have been committed later.
     entries = [each for each in catalog.offsets.ledger(kafka.uuid) if each.commit_ts <= version.last_commit_ts]
     return stored, sorted(entries, key=lambda each: each.commit_ts)
 

@@ -242,7 +242,7 @@ def test_lines_of_large_files_are_counted_in_their_blocks(world: SparkWorld, fol
     assert rest[line - 1] == b"bad"
     expected = (19_999, 19_999, sum(range(20_000)) - 15_000)
     assert world.rows("SELECT count(*), count(DISTINCT a), sum(a) FROM c") == [expected]
-    # As one block, in several batches.
+    # One block, in several batches.
     made(world, "a Int64")
     assert "19999 rows of 1 files; 1 rows skipped" in folder.copy("c", "JSON", more)
     assert world.rows("SELECT count(*), count(DISTINCT a), sum(a) FROM c") == [expected]

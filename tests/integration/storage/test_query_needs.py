@@ -129,7 +129,7 @@ def test_a_time_means_what_it_means_in_the_session_s_zone(session: SparkSession,
         ("x IN (1, CAST('NaN' AS DOUBLE))", Undecided()),
         ("x < CAST('Infinity' AS DOUBLE)", Undecided()),
         ("raw = X'01'", Undecided()),
-        # As a text, X'FF' would be U+FFFD, which sorts elsewhere.
+        # The text of X'FF' would be U+FFFD, which sorts elsewhere.
         ("s < CAST(X'FF' AS STRING)", Undecided()),
         ("s IN ('a', CAST(X'FF' AS STRING))", Undecided()),
         ("s COLLATE UTF8_LCASE = 'a'", Undecided()),

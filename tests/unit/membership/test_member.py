@@ -427,7 +427,7 @@ def test_a_server_of_another_version_is_refused_while_one_lives_and_disturbs_nob
         assert "upgrade.md" in raised.value.hint
         assert late_catalog.servers.get("late") is None
         late.stop()
-    # As soon as that one has proved that it lives.
+    # The wait ends when that one has proved that it lives.
     assert cluster.clock.monotonic() - before < 6 * 1.5
     assert [each.id for each in catalog.servers.all()] == ["a#1"]
     assert all(a.hosts(thing) for thing in THINGS)

@@ -97,6 +97,6 @@ def test_a_file_that_cannot_be_removed_is_remembered_when_those_before_it_are_go
     assert [each.id for each in world.catalog.transactions.unfinished()] == [txn.id]
     (folder / names[3]).rmdir()
     (folder / names[3]).touch()
-    # As after a restart.
+    # A restart begins with a new one.
     cleaner_of(world, tmp_path).start()
     assert (list(folder.iterdir()), world.catalog.transactions.unfinished()) == ([], [])

@@ -34,7 +34,7 @@ def foldable(
     committed since `settled_ts`: who verifies now may have read the table's version before it. `borders`: when a table
     that they wrote to was emptied; nothing is joined across it.
     """
-    # By commit, not by transaction: a round that began earlier may have been committed later.
+    # The order is that of commits, not of transactions: a round that began earlier may have been committed later.
     rounds = (each for each in entries if each.consumer != REPLAYED)
     ordered = sorted(rounds, key=lambda each: each.commit_ts)
     surplus = len(ordered) - kept_max

@@ -261,7 +261,7 @@ class Parts:
                 found = view.get(key)
                 if found is None:
                     continue
-                # As it is stored: a mutation may have been written into the part's record since it was read.
+                # The stored record: a mutation may have been written into the part's record since it was read.
                 stored = codec.ENTRIES.decode(key, found.value)
                 if isinstance(stored, Part):
                     hidden_by = drops.hiding(stored)

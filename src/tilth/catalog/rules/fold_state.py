@@ -1,4 +1,4 @@
-"""A table half-way through the fold of a commit: what is visible so far, and what has been counted. Pure.
+"""State of a table within the fold of a commit: visible parts and counts after the updates that are folded. Pure.
 
 Covers: reading the state with the changes already folded, and noting parts, counts and events. Does not cover: what
 updates mean (fold_table.py). Always holds: the caller counts what it adds.
@@ -63,7 +63,7 @@ class TableNow:
         return full_name(self.definition)
 
     def entries(self, partition: str) -> list[Entry]:
-        """Return the partition's entries before the commit and those that the commit has added so far."""
+        """Return the partition's entries before the commit and those that its folded updates have added."""
         everything = self.change.entries_after(self._state.entries.get(partition, ()))
         return [entry for entry in everything if entry.name.partition == partition]
 

@@ -46,7 +46,7 @@ class Joining:
 
 
 class Joinings(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about all processes that have joined this catalog so far."""
+    """Facts about all processes that have ever joined this catalog."""
 
     #: Number of the last process that has joined.
     number: int = -1

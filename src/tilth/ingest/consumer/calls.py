@@ -128,7 +128,7 @@ class EndsReport(msgspec.Struct, frozen=True, kw_only=True):
     consumer: int
     fence: Fence
     ends: tuple[ReportedEnd, ...]
-    #: Messages of a round of the largest size, estimated from the average message size so far.
+    #: Messages of a round of the largest size, estimated from the average size of earlier messages.
     messages_max: int = 0
     #: Name of the setting that bounds it.
     bounded_by: str = ""

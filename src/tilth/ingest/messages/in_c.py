@@ -100,7 +100,7 @@ def _has(text: bytes, escape: bytes) -> bool:
 
 
 class _AnyValue(type):
-    # As a method it would be a call of Python for each value.
+    # A method would be a call of Python for each value.
     __instancecheck__ = object.__instancecheck__
 
 

@@ -67,7 +67,7 @@ def check_offsets(
     ends: Mapping[TopicPartition, PartitionEnd],
     table: str,
 ) -> dict[TopicPartition, int]:
-    """The offsets with marks filled in. Raises ResetError naming the partition that does not exist or reach so far."""
+    """The offsets with marks filled in. Raises ResetError naming a partition that is missing or shorter."""
     filled: dict[TopicPartition, int] = {}
     for partition, offset in wanted.items():
         if partition not in ends:

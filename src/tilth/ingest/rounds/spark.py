@@ -338,7 +338,7 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
             return sink(RoundPartWriter(txn=txn, task=first_task + task, attempt=attempt), rows)
 
     try:
-        # As many writers at most as task numbers were reserved, whatever the view shuffles.
+        # There are no more writers than reserved task numbers, whatever the view shuffles.
         answers = run_tasks(view.coalesce(len(job.splits)), call, Written)
     except (PySparkException, Py4JError) as error:
         why = why_not_computed(error)

@@ -36,7 +36,7 @@ class RowStream:
         self.rows = self.bytes = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Raises TilthErrors; then the rows so far are not the whole result."""
+        """Raises TilthErrors; then the rows before are not the whole result."""
         try:
             for batch in self._batches:
                 self.rows += batch.num_rows

@@ -71,7 +71,7 @@ class QueryParts:
         self._book = book
         self._skips = skips
         self._is_checking = skips or explains
-        #: Files that fail though their bytes are what was written, by table and name: how often so far.
+        #: Files that fail though their bytes are what was written: number of failures, by table and name.
         self._failed: dict[tuple[str, str], int] = {}
         self._unreadable: dict[str, dict[str, DamagedFile]] = {}
         #: Snapshots of this attempt, as they were taken.

@@ -149,6 +149,6 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
         columns = dict(zip(table.column_names, table.columns, strict=True))
         if has_op and OP_COLUMN not in columns:
             columns[OP_COLUMN] = pa.chunked_array([pa.repeat(pa.scalar(OP_UPSERT, pa.int8()), table.num_rows)])
-        # By name, without what schemas say of NULL: rows that delete may have it everywhere.
+        # Columns by name, without what schemas say of NULL: rows that delete may have it everywhere.
         plain.append(pa.table(columns))
     return pa.concat_tables(plain).combine_chunks()

@@ -92,7 +92,7 @@ class NewFile(Protocol):
 
     @property
     def written(self) -> DataFile:
-        """Return what the file is with all that was written to it so far."""
+        """Return the facts of the file with everything written to it."""
         ...
 
     def flush(self) -> None:

@@ -65,7 +65,7 @@ def _pieces(layout: TableLayout, rows: pa.Table) -> list[pa.Table]:
     if not layout.is_partial and not _has_bare_deletes(layout, shaped):
         return [newest_rows(layout, shaped)]
     codes = key_codes([shaped.column(name) for name in key_names(layout)], key_types(layout))
-    # By key its rows in their order: a move is a partition that differs from that of the row before.
+    # The rows of each key, in their order: a move is a partition that differs from that of the row before.
     order = np.argsort(codes, kind="stable")
     partition_indexes = np.asarray(partitions.indices)[order]
     is_first = np.ones(len(order), np.bool_)

@@ -150,6 +150,6 @@ def _letters_in(update: bytes) -> list[tuple[int, bytes]]:
     size = int.from_bytes(update[begin - _LENGTH_BYTES : begin])
     try:
         return msgspec.msgpack.decode(update[begin : begin + size], type=list[tuple[int, bytes]])
-    # As in model/answer.py.
+    # Errors of an answer that is damaged, as model/answer.py has them.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise AnswerUnreadableError("what a task has sent cannot be read", reason=error) from None

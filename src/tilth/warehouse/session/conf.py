@@ -37,7 +37,7 @@ _CONSTANT = {
     "spark.eventLog.enabled": "false",
     "spark.redaction.regex": SECRET_PROPERTIES,
     "spark.ui.showConsoleProgress": "false",
-    # By default, of tasks that start within a tenth of a second only the first is counted for up to ten seconds: the
+    # The default counts only the first of the tasks that start within a tenth of a second, for up to ten seconds: the
     # others would look like tasks that outlive their job.
     "spark.ui.liveUpdate.period": "0",
     "spark.sql.ui.retainedExecutions": "10",
@@ -144,7 +144,7 @@ def java_options(*others: str, folder: str, log_folder: str) -> str:
         *_LATE_COMPILER,
         # For libraries that unpack files, and for Spark; in /tmp the files would stay when the JVM is killed.
         f"-Djava.io.tmpdir={folder}/tmp",
-        # By property: a folder with files on the class path would keep class data from being used.
+        # A property, because a folder with files on the class path would keep class data from being used.
         f"-Dlog4j2.configurationFile={PurePath(folder, 'conf', 'log4j2.properties').as_uri()}",
         # The default is a new file for each crash in the folder where the node was started.
         *([f"-XX:ErrorFile={log_folder}/jvm-crash.log"] if log_folder else []),

@@ -78,7 +78,7 @@ def run_tasks(frame: DataFrame, function: OverRows[T], answer: type[T]) -> list[
             if is_waiting:
                 # Whatever makes the rows has failed, and Spark says why.
                 raise
-            # As a row, it keeps its type and its facts; Spark would make text of it.
+            # The error travels as a row: it keeps its type and its facts; Spark would make text of it.
             packed = pack(error if isinstance(error, TilthError) else _failed(error))
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([packed], pyarrow.binary())], names=["answer"])
 

@@ -210,7 +210,7 @@ class Dispatcher:
             self._thread.join(_STOP_SECONDS_MAX)
 
     def estimate(self, kind: TaskKind, input_bytes: int, rows: int = 0) -> Cost:
-        """Estimate the cost of a task from what was measured so far. `rows` counts only if the bytes are not known."""
+        """Estimate the cost of a task from those of earlier tasks. `rows` counts only if the bytes are not known."""
         with self._lock:
             return self._estimator.estimate(kind, input_bytes=input_bytes or rows * _ROW_BYTES)
 
@@ -480,7 +480,7 @@ class Dispatcher:
         try:
             if worker is not None:
                 to_end(worker, task_id)
-        # As above: the next instruction is performed all the same.
+        # The next instruction is performed all the same.
         except BaseException as error:
             # The next heartbeat requests it again, or finds the task lost.
             _log.warning("cancel_failed", cause_id=task_id, worker=name, reason=error)

@@ -28,7 +28,7 @@ _log = Log("warehouse")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress:
-    """Progress of one task so far, in jobs that have begun; Spark knows no others."""
+    """Progress of one task in jobs that have begun; Spark knows no others."""
 
     stages_done: int = 0
     stages_total: int = 0

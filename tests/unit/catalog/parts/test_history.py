@@ -86,7 +86,7 @@ def test_what_reads_of_the_past_need_is_not_forgotten(world: World) -> None:
     assert versions(first.commit_ts + 1) == versions(second.commit_ts) == [2]
     assert versions(second.commit_ts + 1) == []
     assert columns_as_of(definition, first.commit_ts - 1).schema == SCHEMA
-    # As near as it gets.
+    # The nearest time that is left.
     forgotten = without_unused(definition, (), (), keep_ts=second.commit_ts)
     assert columns_as_of(forgotten, first.commit_ts - 1).schema == WIDER
     assert columns_as_of(without_unused(definition, (), ()), first.commit_ts).schema == WIDEST

@@ -296,7 +296,7 @@ def test_a_scrub_goes_on_where_it_ended(world: CopiesWorld, monkeypatch: pytest.
     world.clock.advance(8 * 86_400)
     read: list[str] = []
     for _ in range(3):
-        # As after a restart.
+        # A restart begins with a new one.
         routine = ScrubRoutine(world.copies)
         read.append(routine.about())
         routine.run()

@@ -47,7 +47,7 @@ def sent_by(function: Callable[[Send], None], monkeypatch: pytest.MonkeyPatch) -
 
     assert list(beside_spark._InTask(over)(iter([]))) == []
     [(name, sent)] = registry.items()
-    # As the worker does it, which pyspark leaves untyped.
+    # The worker's own serializer, which pyspark leaves untyped.
     serializer: Any = CPickleSerializer()
     values: Any = sent
     return bytes(serializer.dumps((name, values._value)))

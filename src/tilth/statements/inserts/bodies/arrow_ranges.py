@@ -29,7 +29,7 @@ class ArrowRanges:
 
     def __init__(self) -> None:
         self._ranges: list[BodyRange] = []
-        #: Bytes of the head of a message so far.
+        #: Bytes of the head of a message that have arrived.
         self._held = bytearray()
         #: Bytes of a message's body that are still to pass.
         self._passing = 0
@@ -75,7 +75,7 @@ class ArrowRanges:
         return max(0, prefix + size - len(self._held))
 
     def _sizes(self) -> tuple[int, int]:
-        """Return the bytes before the metadata, and those of the metadata, as known so far."""
+        """Return the size of the prefix and that of the metadata; 0 where its field has not arrived."""
         if len(self._held) < 4:
             return 4, 0
         (first,) = struct.unpack_from("<I", self._held)

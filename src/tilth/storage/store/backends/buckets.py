@@ -79,7 +79,7 @@ def _gcs(root: StoreRoot, client: ClientConfig, retry: RetryConfig) -> GCSStore:
 def _azure(root: StoreRoot, client: ClientConfig, retry: RetryConfig) -> AzureStore:
     config: AzureConfig = {"account_name": root.option("account")}
     if root.option("endpoint"):
-        # As of a service that serves several accounts under one host.
+        # The form of services that serve several accounts under one host.
         config["endpoint"] = f"{_endpoint(root)}/{root.option('account')}"
     if root.option("key"):
         config["account_key"] = secret_of(root.option("key"))

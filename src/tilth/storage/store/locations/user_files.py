@@ -209,7 +209,8 @@ def _is_text(name: str) -> bool:
 
 
 def _is_like(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Match pattern by pattern, and note the beginnings of the path that the patterns so far are like."""
+    """Return whether the path matches the patterns, one name each, `**` any number."""
+    # Prefixes of the path, by their length, that match the patterns before this one.
     reached = [True] + [False] * len(names)
     for pattern in patterns:
         if pattern == "**":

@@ -94,7 +94,7 @@ def test_changes_of_one_range_are_folded_into_it_alone() -> None:
         # A part alone.
         (1, 2 * GIB - 1, 0, 1),
         (1, 2 * GIB, 0, 2),
-        # By key, ranges have a least size.
+        # Ranges of `key_range` have a minimum size.
         (5, 20 * GIB, 5 * GIB, 4),
         (5, 3 * GIB, 5 * GIB, 1),
     ],

@@ -241,7 +241,7 @@ def test_limits(world: SqlWorld, tasks: InProcess, tmp_path: Path) -> None:
     with pytest.raises(TilthError, check=WithCode("INSERT_TOO_LARGE")):
         send(world, JSON, "JSONEachRow", max_insert_bytes=str(len(JSON) - 1))
     assert tasks.tasks == []
-    # As rows they are larger than as text.
+    # Rows are larger than their text.
     short = b'{"a":1}\n' * 2000
     with pytest.raises(TilthError, check=WithCode("INSERT_TOO_LARGE")):
         send(world, short, "JSONEachRow", max_insert_bytes=str(len(short)))
