@@ -18,7 +18,8 @@ HALF_COMMENT = re.compile(r"(What|How|Of|Those|By|Whether|Who|Why|That|So|Which|
 #: The word of today in each case: status, report, settings, poller, observations, pending, compute, context, state
 #: machine, snapshot service, counters.
 OLD_WORDS = (
-    "told|tell|tells|telling|teller|shall|knob|knobs|lookout|dues|reckon|reckons|reckoned|surroundings|heart|desk|tally"
+    "told|tell|tells|telling|teller|shall|knob|knobs|lookout|dues|reckon|reckons|reckoned|surroundings|heart|desk|tally|"
+    "so far"
 )
 _CAPITALIZED = "|".join(word.capitalize() for word in OLD_WORDS.split("|"))
 #: Whole words, also as a part of a name: `is_told`, `ServiceHeart`.
