@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from tools.broker import JARS, JAVA_HOME, Broker
 from tools.durations import slow_files
@@ -42,7 +43,12 @@ class AtOnce:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives Spark its Java and Python also when pytest is called without `make`, and all JVMs a quick start."""
+    """Gives Spark its Java and Python also when pytest is called without `make`, and all JVMs a quick start; property
+    tests have no deadline.
+    """
+    # A crowded machine is no defect.
+    settings.register_profile("tilth", deadline=None)
+    settings.load_profile("tilth")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(AtOnce(config))
     os.environ[SESSION_VARIABLE] = uuid4().hex

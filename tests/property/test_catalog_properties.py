@@ -163,7 +163,7 @@ def test_collection_takes_nothing_that_a_living_reader_sees(entries: list[Entry]
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=10))
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 def test_readers_of_the_past_see_it_before_and_after_merges(steps: list[tuple[int, int]]) -> None:
     world = World()
     seen: dict[int, list[PartName]] = {}
@@ -181,7 +181,7 @@ def test_readers_of_the_past_see_it_before_and_after_merges(steps: list[tuple[in
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=8), st.integers(0, 2**20))
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 def test_inserts_never_share_a_name(milliseconds: list[int], start_ms: int) -> None:
     """Begun together, committed in any order, whatever the clock does."""
     world = World(clock=ManualClock(start_ms))
@@ -216,7 +216,7 @@ def test_rocksdb_is_a_dictionary(tmp_path_factory: pytest.TempPathFactory) -> No
     kv = RocksKV(str(tmp_path_factory.mktemp("kv")))
 
     @given(OPERATIONS)
-    @settings(max_examples=examples(50), deadline=None)
+    @settings(max_examples=examples(50))
     def check(operations: list[tuple[str, bytes, bytes]]) -> None:
         assert isinstance(kv.commit([], {}, [key for key, _ in kv.scan(b"k", b"l")]), Landed)
         check_against_model(kv, operations)

@@ -54,7 +54,7 @@ def spoiled(draw: st.DrawFn) -> bytes:
             return draw(st.sampled_from([b"null", b"[]", b"7", b"nonsense", b"{", b"}", b'{"id":1}}']))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.booleans(), rows, spoiled()), max_size=30))
 def test_exactly_the_broken_ones_are_told(drawn: list[tuple[bool, dict[str, Any], bytes]]) -> None:
     values: list[bytes | None] = [bad if is_bad else json.dumps(row).encode() for is_bad, row, bad in drawn]
@@ -71,7 +71,7 @@ def test_exactly_the_broken_ones_are_told(drawn: list[tuple[bool, dict[str, Any]
     assert decoded.rows.to_pylist() == expected
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(rows, max_size=10), st.sampled_from(["", " ", "\n", "\r\n\t"]), st.booleans())
 def test_several_objects_in_one_message(objects: list[dict[str, Any]], space: str, is_pretty: bool) -> None:
     text = space.join(json.dumps(each, indent=2 if is_pretty else None) for each in objects)
@@ -85,7 +85,7 @@ GOOD = b'{"n": %d}'
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_whatever_a_message_says_it_is_decoded_as_it_says_or_told(name: str, data: st.DataObject) -> None:
     """Between neighbours, each of which must be there once."""
@@ -112,7 +112,7 @@ _cells = st.text(
 )
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.tuples(st.none() | _cells, st.none() | _cells), min_size=1, max_size=6),
     st.sampled_from(["\n", "\r\n", "\r"]),
@@ -134,7 +134,7 @@ def test_texts_come_out_of_csv_as_they_went_in(
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_no_cell_of_csv_touches_its_neighbours(name: str, data: st.DataObject) -> None:
     texts = data.draw(st.lists(st.one_of(json_texts(TYPES[name]), _cells), min_size=1, max_size=6))
@@ -190,7 +190,7 @@ _bytes = st.one_of(
         ("RawBLOB", {"a": Kind.BINARY}),
     ],
 )
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_a_message_means_the_same_alone_and_among_others(
     form: str, columns: dict[str, Kind | DataType], data: st.DataObject
@@ -206,7 +206,7 @@ def test_a_message_means_the_same_alone_and_among_others(
     ]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.binary(max_size=30), max_size=10), st.sampled_from(["LineAsString", "RawBLOB", "JSONEachRow", "CSV"])
 )

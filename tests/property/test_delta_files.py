@@ -33,7 +33,7 @@ from tilth.storage import (
     write_segments,
 )
 
-_RELAXED = settings(deadline=None, max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
+_RELAXED = settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 _STRINGS = Array(Simple(Kind.STRING))
 SCHEMA = Schema(
     columns=(

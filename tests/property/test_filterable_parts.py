@@ -93,7 +93,7 @@ def _check(layout: TableLayout, file: DataFile) -> None:
                 assert path not in with_dictionary, (path, value)
 
 
-@settings(deadline=None, max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 @given(_tables(), st.integers(1, 9), st.integers(1, 9))
 def test_no_value_of_a_filterable_file_is_unfilterable(
     drawn: tuple[Schema, list[list[pa.Table]]], group_rows: int, block_rows: int

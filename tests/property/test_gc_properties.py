@@ -177,7 +177,7 @@ class GcWorld(World):
             yield
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(steps=st.lists(_STEP, min_size=25, max_size=50))
 def test_nothing_that_may_be_read_is_collected(steps: list[tuple[str, str, int]]) -> None:
     world = GcWorld()
@@ -187,7 +187,7 @@ def test_nothing_that_may_be_read_is_collected(steps: list[tuple[str, str, int]]
         world.check()
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 @given(steps=st.lists(_STEP, min_size=15, max_size=30))
 def test_in_the_end_only_what_is_visible_is_left(steps: list[tuple[str, str, int]]) -> None:
     world = GcWorld()

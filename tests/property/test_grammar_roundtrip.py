@@ -387,13 +387,13 @@ others = (
 statements = merge_tree_tables | kafka_tables | views | alters | inserts | copies | exports | switches | others
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(600))
 @given(statements)
 def test_a_statement_survives_its_text(statement: g.Statement) -> None:
     assert parse(render(statement)) == statement
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(values, min_size=1, max_size=3).map(tuple))
 def test_literals_keep_their_python_types(row: tuple[Value, ...]) -> None:
     parsed = parse(render(g.InsertValues(name=g.Name(None, "t"), rows=(row,))))
@@ -403,7 +403,7 @@ def test_literals_keep_their_python_types(row: tuple[Value, ...]) -> None:
         assert type(read_value) is type(given_value) or isinstance(given_value, Decimal)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(merge_tree_tables | views | alters | others, max_size=4), st.sampled_from([";", " ;\n", "; -- x;\n", ";;"])
 )
@@ -412,7 +412,7 @@ def test_a_script_falls_apart_where_it_was_joined(script: list[g.Statement], joi
     assert [parse(piece) for piece in pieces] == script
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(st.text(st.sampled_from("aAB01 _.`\"'\\;,()[]{}<>-/*=:\n\t"), max_size=30), st.sampled_from(WORDS))
 def test_any_text_is_a_statement_or_a_syntax_error_with_a_place(text: str, word: str) -> None:
     for whole in (

@@ -50,7 +50,7 @@ def swept(items: Items, budget: int, gain_min: float) -> float:
 
 
 @given(st.lists(ITEM, min_size=2, max_size=9), st.integers(6, 20), st.sampled_from([0.01, 0.2, 0.5, 1.0]))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_the_set_is_as_good_as_promised(drawn: list[tuple[int, int, int, int]], budget: int, gain_min: float) -> None:
     items = items_of(drawn)
     found = choose(items, budget=budget, gain_min=gain_min, ratio=RATIO)

@@ -226,7 +226,7 @@ def make(table: Table, is_lone_rewrite: bool) -> tuple[WrittenPart | None, list[
     return result.written, sources
 
 
-@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(INSERTS, st.booleans(), st.booleans(), st.data())
 def test_the_result_has_what_changed_before_and_meanwhile(
     inserts: list[list[Row]], is_segment: bool, is_lone_rewrite: bool, data: st.DataObject

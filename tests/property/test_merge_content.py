@@ -67,7 +67,7 @@ def rows_of(folder: Folder, parts: Sequence[WrittenPart]) -> Counter[tuple[objec
     return Counter(tuple(row.values()) for table in tables for row in table.to_pylist())
 
 
-@settings(deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=1, max_size=8), st.booleans())
 def test_merges_change_no_row(inserts: list[list[tuple[int, str | None, float | None]]], is_by_key: bool) -> None:
     by = (Transform(kind=TransformKind.IDENTITY, column="p"),)

@@ -49,7 +49,7 @@ from tilth.storage import (
 )
 from tilth.storage.deltas.sources import read_source
 
-_RELAXED = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
+_RELAXED = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 #: Keys that libraries compare in ways of their own.
 _HOSTILE: dict[DataType, st.SearchStrategy[Any]] = {
     Simple(Kind.FLOAT64): st.sampled_from([math.nan, -0.0, 0.0, math.inf, -math.inf, 5e-324, -1.5]),

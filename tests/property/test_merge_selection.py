@@ -70,7 +70,7 @@ def brute_score(run: Sequence[CandidatePart], begin: int, end: int, limits: Limi
 
 
 @given(LAYOUT, st.integers(2, 12), st.sampled_from([1.0, 2.0, 5.0, 8.0]), st.data())
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 def test_best_range_is_that_of_brute_force(
     facts: list[tuple[int, int, float, int, int]], parts_max: int, base: float, data: st.DataObject
 ) -> None:
@@ -97,7 +97,7 @@ def test_best_range_is_that_of_brute_force(
 
 
 @given(st.lists(LAYOUT, min_size=1, max_size=4), st.sampled_from(list(Effort)), st.integers(-1, 30), st.data())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_ranges_are_disjoint_and_lawful(
     layouts: list[list[tuple[int, int, float, int, int]]], effort: Effort, expected: int, data: st.DataObject
 ) -> None:
@@ -126,7 +126,7 @@ def test_ranges_are_disjoint_and_lawful(
 
 
 @given(LAYOUT, st.sampled_from(list(Effort)), st.sampled_from([2, 200]))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_policy_and_ideal_merge_come_to_an_end(
     facts: list[tuple[int, int, float, int, int]], effort: Effort, batch_from: int
 ) -> None:
@@ -146,7 +146,7 @@ def test_policy_and_ideal_merge_come_to_an_end(
 
 
 @given(st.lists(st.integers(1, 2**30), min_size=2, max_size=300))
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 def test_a_quiet_partition_becomes_one_part(sizes: list[int]) -> None:
     """All parts are old, nothing is above the limits: what the policy leaves is one part."""
     parts = build("a", [(min(size, 2**27), 1, 30 * 86_400.0, 0, 1) for size in sizes])

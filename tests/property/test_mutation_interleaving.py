@@ -131,7 +131,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(STEPS)
 def test_any_order_ends_with_what_the_statements_say(steps: list[Step]) -> None:
     case = Case()

@@ -263,4 +263,4 @@ class OffsetLives(RuleBasedStateMachine):
 
 
 TestOffsetLives = OffsetLives.TestCase
-TestOffsetLives.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
+TestOffsetLives.settings = settings(max_examples=examples(100), stateful_step_count=40)

@@ -154,14 +154,14 @@ def _compared(comparison: Comparison, given_value: Any, value: Any) -> bool | No
     )
 
 
-@settings(max_examples=examples(1500), deadline=None)
+@settings(max_examples=examples(1500))
 @given(st.lists(ROWS, min_size=1, max_size=4), PREDICATES)
 def test_a_part_with_a_matching_row_is_kept(rows: list[Row], predicate: Predicate) -> None:
     matches = any(_truth(predicate, row) is True for row in rows)
     assert not matches or keeper(predicate, TABLE)(_part(rows))
 
 
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(500))
 @given(st.lists(ROWS, min_size=1, max_size=4), PREDICATES)
 def test_predicates_of_too_many_terms_still_keep_it(rows: list[Row], predicate: Predicate) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +170,7 @@ def test_predicates_of_too_many_terms_still_keep_it(rows: list[Row], predicate: 
     assert kept or not any(_truth(predicate, row) is True for row in rows)
 
 
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(500))
 @given(ROWS, PREDICATES)
 def test_terms_of_one_column_mean_the_same_as_their_list(row: Row, predicate: Predicate) -> None:
     plain = Negation(IsNull("i"))

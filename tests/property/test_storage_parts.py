@@ -31,7 +31,7 @@ from tilth.storage import (
     write_parts,
 )
 
-_RELAXED = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
+_RELAXED = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 _DAY = datetime.date(2000, 1, 1)
 #: Few values each, so that keys repeat.
 _VALUES: dict[DataType, st.SearchStrategy[Any]] = {

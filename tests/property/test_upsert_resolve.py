@@ -50,7 +50,7 @@ def _values(versions: st.SearchStrategy[object] = _VERSIONS["Int64"][1]) -> st.S
     is_global=st.booleans(),
     data=st.data(),
 )
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_rounds_leave_the_rows_of_the_rules(
     kind: str, version: str | None, is_partial: bool, is_partitioned: bool, is_global: bool, data: st.DataObject
 ) -> None:
@@ -78,7 +78,7 @@ def test_rounds_leave_the_rows_of_the_rules(
 
 
 @given(data=st.data())
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 def test_different_keys_with_one_hash_stay_different(data: st.DataObject) -> None:
     types, keys = _KEYS["both"]
     row = st.tuples(keys, _values(), st.sampled_from([0, 0, 1])).map(lambda t: (*t[0], *t[1], t[2]))

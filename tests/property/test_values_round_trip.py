@@ -140,7 +140,7 @@ def nothing_computed(columns: Any, rows: int) -> dict[str, pa.Array]:
     raise AssertionError("no default is computed here")
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(columns, min_size=1, max_size=3))
 def test_what_select_writes_insert_reads(found: list[tuple[DataType, list[Any]]]) -> None:
     rows = min(len(values) for _, values in found)
@@ -164,7 +164,7 @@ def test_what_select_writes_insert_reads(found: list[tuple[DataType, list[Any]]]
         assert told(conform(reader.read_all(), schema), schema) == expected
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(columns)
 def test_literals_say_exactly_the_value(found: tuple[DataType, list[Any]]) -> None:
     data_type, values = found

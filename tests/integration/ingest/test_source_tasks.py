@@ -134,7 +134,7 @@ def lacks_key(each: Planned) -> bool:
 
 @pytest.mark.parametrize("mode", ["dead_letter", "stream", "throw"])
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(planned, max_size=20))
 def test_every_message_is_in_each_target_or_a_dead_letter(form: str, mode: str, messages: Messages) -> None:
     if not FORMATS[form].has_many:
@@ -168,7 +168,7 @@ def test_every_message_is_in_each_target_or_a_dead_letter(form: str, mode: str, 
         assert set(facts.refusing) == ({KEYS.view, NEEDS.view} if refused else set())
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(planned, min_size=1, max_size=20), st.data())
 def test_what_is_kept_is_read_back_for_the_view(messages: Messages, data: st.DataObject) -> None:
     with TemporaryDirectory() as root:

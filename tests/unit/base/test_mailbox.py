@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilth.base.mailbox import LETTER_BYTES_MAX, AnswerUnreadableError, Mailbox, new_mailbox
@@ -19,7 +19,6 @@ def text_of(mailbox: Mailbox, packed: bytes) -> str:
 
 
 @given(st.binary(max_size=2000))
-@settings(deadline=None)
 def test_a_letter_is_found_in_the_text_of_its_error(packed: bytes) -> None:
     mailbox = new_mailbox()
     # A task gets the mailbox by value.

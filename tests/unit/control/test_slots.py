@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codes import WithCode
@@ -72,7 +72,6 @@ def test_too_many_are_refused_and_may_try_again() -> None:
     assert not slots.arrive("q3", Queue.QUERY, ("b",))
 
 
-@settings(deadline=None)
 @given(
     limit=st.integers(1, 3),
     events=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 20)), max_size=80),

@@ -100,7 +100,7 @@ def test_values_that_look_odd_are_compared_as_spark_does() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40), st.integers(1, 5), st.integers(1, 5))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_what_a_mutation_left_is_found_in_its_order(rows: list[tuple[int, bool]], first: int, second: int) -> None:
     old = _blocks([value for value, _ in rows], first)
     new = _blocks([value for value, is_left in rows if is_left], second)

@@ -59,7 +59,7 @@ def _cases(draw: st.DrawFn) -> tuple[DataType, Any, spark.Filter]:
 
 
 @given(_cases())
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_a_row_that_matches_is_never_ruled_out(case: tuple[DataType, Any, spark.Filter]) -> None:
     data_type, row, found = case
     keep = range_test(predicate_of([found], {"c": data_type}), {"c": data_type})

@@ -29,7 +29,7 @@ def _piece(rows: int, size: int, *, is_segment: bool = False) -> PartPiece:
 
 
 @given(st.integers(1, 10_000), st.integers(0, 40 * PIECE_BYTES))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_a_part_is_cut_without_gap_and_overlap(rows: int, size: int) -> None:
     found = cut(_piece(rows, size))
     assert [piece.first for piece in found] == [0, *(piece.end for piece in found[:-1])]
@@ -44,7 +44,7 @@ def test_a_segment_stays_whole() -> None:
 
 
 @given(st.lists(st.integers(0, 2 * PIECE_BYTES), max_size=60))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_tasks_share_all_pieces_in_their_order(sizes: list[int]) -> None:
     pieces = [_piece(1 + number, size) for number, size in enumerate(sizes)]
     tasks = shared_out(pieces)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilth.formats import BadValueError, Cutter
@@ -35,7 +35,6 @@ def rows_of(body: bytes, delimiter: str = ",") -> list[tuple[object, ...]]:
 
 
 @given(st.lists(st.sampled_from(_CSV), max_size=25), st.sampled_from([1, 3, 5, 8, 100]))
-@settings(deadline=None)
 def test_whatever_is_csv_is_the_same_in_pieces(parts: list[str], block: int) -> None:
     body = "".join(parts).encode()
     try:
@@ -59,7 +58,6 @@ _CELLS = st.one_of(
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from([3, 5, 8, 100]),
 )
-@settings(deadline=None)
 def test_csv_in_pieces_is_the_same(rows: list[tuple[str, str]], end: str, block: int) -> None:
     body = "".join(f"{first},{second}{end}" for first, second in rows).encode()
     whole = rows_of(body)
@@ -74,7 +72,6 @@ def test_csv_of_many_rows_is_cut() -> None:
 
 
 @given(st.lists(st.sampled_from(_JSON), max_size=20), st.sampled_from([3, 8, 100]))
-@settings(deadline=None)
 def test_objects_in_pieces_are_the_same(parts: list[str], block: int) -> None:
     body = "".join(parts)
     try:
@@ -98,7 +95,6 @@ def test_objects_with_commas_between_are_not_cut() -> None:
 
 
 @given(st.binary(max_size=60), st.sampled_from([1, 7, 100]))
-@settings(deadline=None)
 def test_lines_in_pieces_are_the_same(body: bytes, block: int) -> None:
     cut = pieces(LineCutter(), body, block)
     assert [line for piece in cut for line in piece.splitlines()] == body.splitlines()

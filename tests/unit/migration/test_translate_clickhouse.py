@@ -198,7 +198,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=40), st.sampled_from([None, *ForeignSystem]))
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 def test_any_text_has_a_report_and_only_read_statements_go_out(pieces: list[str], source: ForeignSystem | None) -> None:
     for translated in translate_script(" ".join(pieces), source).statements:
         if translated.statement is not None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilth.base.errors import CorruptError, ErrorKind, RetryError, TilthError
@@ -105,7 +105,6 @@ def test_hostile_bytes_are_an_error_of_their_task(packed: bytes) -> None:
 
 
 @given(st.binary(max_size=200) | st.sampled_from(HOSTILE).flatmap(lambda one: st.binary(max_size=20).map(one.__add__)))
-@settings(deadline=None)
 def test_any_bytes_are_a_value_of_the_type_or_an_error_of_ours(packed: bytes) -> None:
     for kind in (int, dict[str, WrittenPart], list[tuple[int, str]]):
         with suppress(AnswerUnreadableError):
@@ -113,7 +112,6 @@ def test_any_bytes_are_a_value_of_the_type_or_an_error_of_ours(packed: bytes) ->
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_a_changed_byte_is_a_value_of_the_type_or_an_error_of_ours(data: st.DataObject) -> None:
     whole = bytearray(data.draw(st.sampled_from([pack({"f": PART}), pack(OddError("gone", a="b"))])))
     whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))

@@ -31,7 +31,7 @@ def followed(folder: Path, *, ended: bool = True, bytes_max: int = 0) -> list[in
     return [value for batch in found for value in batch.column(0).to_pylist()]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(partitions=st.lists(st.none() | st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=4), max_size=5))
 def test_rows_come_in_the_order_of_the_partitions(
     tmp_path_factory: pytest.TempPathFactory, partitions: list[list[list[int]] | None]
