@@ -65,7 +65,7 @@ _ENDINGS = {
     ".arrow": SentFormat.ARROW,
 }
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
-#: Files of these formats end where they begin to be understood, so that none can be read as it comes.
+#: Beginnings of formats whose index is at the end of the file, so that no row can be read before all of it is there.
 _WHOLE_FILES = {b"ARROW1": "an Arrow file", b"PAR1": "a Parquet file"}
 
 
@@ -162,7 +162,7 @@ def _size_of(source: BinaryIO, file: Path) -> int | None:
 
 
 def _check_beginning(source: BinaryIO, file: Path) -> None:
-    """Raises InvalidInputError for a file that cannot be read as it comes."""
+    """Raises InvalidInputError for a file whose rows cannot be read from its beginning on."""
     if str(file) == STANDARD_INPUT or not source.seekable():
         return
     begin = source.read(max(map(len, _WHOLE_FILES)))

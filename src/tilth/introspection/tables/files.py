@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.control.context.services import Services
+from tilth.introspection.pushdown import stored_tables
 from tilth.introspection.system_table import (
     INTEGER,
     TABLE_NAME_COLUMNS,
@@ -26,15 +27,14 @@ from tilth.model.pushdown import Pushdown
 from tilth.model.table import TableDef
 
 
-def _loaded(services: Services) -> Iterator[tuple[TableDef, LoadedFile]]:
-    for table in services.catalog.tables.all():
-        if isinstance(table, TableDef):
-            for each in services.catalog.loaded_files.all(table.uuid):
-                yield table, each
+def _loaded(services: Services, wanted: Pushdown) -> Iterator[tuple[TableDef, LoadedFile]]:
+    for table in stored_tables(services, wanted):
+        for each in services.catalog.loaded_files.all(table.uuid):
+            yield table, each
 
 
-def _rows_of_loaded_files(services: Services, _: Pushdown) -> Iterator[Row]:
-    for table, each in _loaded(services):
+def _rows_of_loaded_files(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    for table, each in _loaded(services, wanted):
         yield Row(
             each,
             database=table.database,
@@ -46,8 +46,8 @@ def _rows_of_loaded_files(services: Services, _: Pushdown) -> Iterator[Row]:
         )
 
 
-def _rows_of_skipped_rows(services: Services, _: Pushdown) -> Iterator[Row]:
-    for table, each in _loaded(services):
+def _rows_of_skipped_rows(services: Services, wanted: Pushdown) -> Iterator[Row]:
+    for table, each in _loaded(services, wanted):
         for skipped in each.skipped:
             yield Row(
                 skipped,

@@ -15,11 +15,16 @@ def test_the_words_with_which_statements_begin() -> None:
     words = {word for kind in KINDS.values() for form in kind.forms for word in form.words.split() if word.isalpha()}
     assert len(words) > 20
     assert words <= KEYWORDS
+    assert words <= _of_the_console()["KEYWORDS"]
 
 
 def test_the_console_colours_the_same_words() -> None:
-    found = {
-        name: set(text.upper().split()) for name, text in re.findall(r"const (\w+) = `([^`]+)`", EDITOR.read_text())
-    }
+    found = _of_the_console()
     assert found["KEYWORDS"] <= KEYWORDS
     assert found["TYPES"] == TYPES
+
+
+def _of_the_console() -> dict[str, set[str]]:
+    return {
+        name: set(text.upper().split()) for name, text in re.findall(r"const (\w+) = `([^`]+)`", EDITOR.read_text())
+    }

@@ -1,4 +1,4 @@
-// Readers: snapshots that queries hold; garbage collection waits for them.
+// Readers: snapshots that queries hold, and changes that streams have not read; garbage collection waits for them.
 
 import { html } from "../vendor/preact-htm.js"
 import { whereAll } from "./filters.js"
@@ -12,16 +12,19 @@ export const READERS_MAX = 500
 
 /** The statement that reads them, the oldest first. */
 export const readersStatement = (condition) =>
-  `SELECT id, database, "table", snapshot, holder, client, opened FROM system.readers ${whereAll(condition)}
+  `SELECT id, database, "table", snapshot, holder, client, name, opened FROM system.readers ${whereAll(condition)}
     ORDER BY opened LIMIT ${READERS_MAX}`
 
 const COLUMNS = [
-  { key: "client", title: "reader", show: (row) => row.client ?? "not known" },
+  {
+    key: "client", title: "reader",
+    show: (row) => html`${row.client ?? "not known"}${row.name && html` <small>stream ${row.name}</small>`}`,
+  },
   {
     key: "opened", title: "since",
     show: (row) => html`<${Time} at=${row.opened} /> <small>${seconds(secondsSince(row.opened))}</small>`,
   },
-  timeColumn("snapshot", "snapshot of"),
+  timeColumn("snapshot", "snapshot of", { about: "Of a stream: the version up to which it has read the changes" }),
   { key: "holder", title: "opened by", about: "The server that opened it" },
   { key: "id", title: "lease", kind: "mono" },
 ]

@@ -21,7 +21,7 @@ export function leasesStatement({ search, uuids }) {
 
 export const leaseStatements = (asked) => ({
   leases: leasesStatement(asked),
-  readers: readersStatement(contains([FULL_NAME, "holder", "client"], asked.search)),
+  readers: readersStatement(contains([FULL_NAME, "holder", "client", "name"], asked.search)),
 })
 
 const VALID_WORDS = { true: "its holder lives", false: "its holder is gone" }

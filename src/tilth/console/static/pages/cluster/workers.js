@@ -5,15 +5,15 @@ import { sorting } from "../../core/address.js"
 import { secondsSince } from "../../core/api.js"
 import { bytes, exactly, isNone, seconds } from "../../core/format.js"
 import { TableName } from "../../core/names.js"
-import { Table, ageColumn, numberColumn, textColumn } from "../../core/table.js"
+import { Table, ageColumn, numberColumn, someColumn, textColumn } from "../../core/table.js"
 import { Answer, Card, Failure, Share, Time } from "../../core/ui.js"
 import { DrainDialog, STATE, drainColumn, toneOf } from "./states.js"
 
 const TASKS_MAX = 500
 
 export const workerStatements = () => ({
-  workers: `SELECT name, warehouses, state, reason, last_answer, running, resident, memory_bytes, host, pid, version, cores,
-    free_cores, free_memory_bytes, free_disk_bytes, last_report, server FROM system.workers ORDER BY server, name`,
+  workers: `SELECT name, warehouses, state, reason, last_answer, running, elsewhere, resident, memory_bytes, host, pid, version,
+    cores, free_cores, free_memory_bytes, free_disk_bytes, last_report, server FROM system.workers ORDER BY server, name`,
   tasks: `SELECT id, kind, state, "table", worker, started, estimated_seconds, reason, server FROM system.tasks
     WHERE ended IS NULL ORDER BY created LIMIT ${TASKS_MAX}`,
 })
@@ -40,6 +40,7 @@ const WORKERS = [
   },
   numberColumn("free_disk_bytes", "free disk", bytes),
   numberColumn("running", "running", tasksText),
+  someColumn("elsewhere", "of others", tasksText, { about: "Tasks with a slot that other servers have sent to it" }),
   numberColumn("resident", "resident", tasksText, { about: "Tasks that stay until they are stopped" }),
   ageColumn("last_report", "last report"),
 ]

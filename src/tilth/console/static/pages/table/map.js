@@ -132,6 +132,7 @@ const factsOf = (part, candidates) => [
   ["rows", `${count(part.rows)}${Number(part.deleted_rows) ? `, deleted ${count(part.deleted_rows)}` : ""}`],
   ["size", `${bytes(part.bytes)}, level ${part.level}${Number(part.deltas) ? `, deltas ${part.deltas}` : ""}`],
   ["inserts", `${fullTime(part.first_insert)} – ${fullTime(part.last_insert)}`],
+  ["key range", Number(part.cut) ? `of merge ${part.cut}, whose ranges count as one part` : null],
   ["damaged", part.damaged],
   ...candidates.map((each) => [
     each.allowed ? "would be merged" : "not merged",

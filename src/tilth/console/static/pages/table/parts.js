@@ -20,7 +20,7 @@ export const partsStatements = (database, table, parameters) => {
   const where = isOf(database, table)
   return {
     parts: `SELECT name, "partition", level, rows, deleted_rows, deltas, bytes, min_block, max_block, first_insert, last_insert,
-      ${layoutOf(parameters) === "keys" ? "ranges, " : ""}damaged FROM system.parts WHERE ${where} AND active
+      cut, ${layoutOf(parameters) === "keys" ? "ranges, " : ""}damaged FROM system.parts WHERE ${where} AND active
       ORDER BY "partition", min_block LIMIT ${PARTS_MAX}`,
     partitions: `SELECT "partition", parts, segments, rows, deleted_rows, bytes, max_level, last_insert, insert_pressure
       FROM system.partitions WHERE ${where} ORDER BY "partition" LIMIT ${PARTITIONS_MAX}`,
