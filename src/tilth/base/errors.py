@@ -10,6 +10,7 @@ Tests: tests/unit/warehouse/remote/test_channel.py.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Self, cast
 
@@ -52,8 +53,7 @@ class TilthError(Exception):
         """`facts` are appended to the message as key=value, in the order given; the hint is what to do."""
         text = message or _first_line(type(self).__doc__)
         self.facts = {name: str(value) for name, value in facts.items()}
-        listed = " ".join(f"{name}={value}" for name, value in self.facts.items())
-        self.message = f"{text}: {listed}" if listed else text
+        self.message = f"{text}: {_listed(self.facts)}" if facts else text
         self.hint = hint
         super().__init__(self.message)
 
@@ -67,13 +67,16 @@ class TilthError(Exception):
         return error
 
     def with_facts(self, *, hint: str | None = None, **facts: object) -> Self:
-        """Return this error, of the same class, code and sentence, with more facts; the hint stays unless one is
-        given.
+        """Return this error, of the same class, code and sentence, with more facts, or with other values of those that
+        it has; the hint stays unless one is given.
         """
-        added = {name: str(value) for name, value in facts.items()}
-        listed = " ".join(f"{name}={value}" for name, value in added.items())
-        message = f"{self.message}{' ' if self.facts else ': '}{listed}"
-        error = _rebuild(type(self), self.code, message, self.hint if hint is None else hint, self.facts | added)
+        before, added = _listed(self.facts), {name: str(value) for name, value in facts.items()}
+        after = self.facts | added
+        if before and self.message.endswith(before):
+            message = self.message.removesuffix(before) + _listed(after)
+        else:
+            message = f"{self.message}{' ' if before else ': '}{_listed(added)}"
+        error = _rebuild(type(self), self.code, message, self.hint if hint is None else hint, after)
         return cast("Self", error)
 
     @property
@@ -178,6 +181,10 @@ def as_exception(error: BaseException) -> Exception:
     defect = TilthError("a library has failed in a way that it does not expect", reason=reason)
     defect.__cause__ = error
     return defect
+
+
+def _listed(facts: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in facts.items())
 
 
 def _first_line(doc: str | None) -> str:

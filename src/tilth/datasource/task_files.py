@@ -20,10 +20,7 @@ from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, full_name
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
 from tilth.query.language.coerce import is_assignable, is_rounded
-from tilth.storage import StoreRoot, layout_of, shape_rows, stretches, type_from_arrow, write_parts, write_rows
-
-#: Bytes of rows that a task holds before it writes them.
-BUFFER_BYTES = 256 * 1024 * 1024
+from tilth.storage import BUFFER_BYTES, StoreRoot, layout_of, shape_rows, stretches, type_from_arrow, write_many
 
 
 class TaskWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +53,11 @@ def write_task(write: TaskWrite, batches: Iterator[pa.RecordBatch], /, *, task: 
             hint="use coalesce(..) on the rows, or the option tasks",
         )
     layout = layout_of(opened.table, _root(opened), quorum=opened.quorum)
-    # Rows with keys are found again by where they were written; all others are best sorted at once.
-    write_files = write_rows if opened.table.unique_key else write_parts
     defaults = _defaults(opened)
     written: list[WrittenPart] = []
     for held in stretches(batches, bytes_max=BUFFER_BYTES):
         rows = _completed(opened, held.rename_columns(list(write.names)), defaults)
-        written += write_files(layout, rows, txn=opened.txn, task=task, attempt=attempt, first_n=len(written))
+        written += write_many(layout, rows, txn=opened.txn, task=task, attempt=attempt, first_n=len(written))
     return TaskFacts(txn=opened.txn, task=task, attempt=attempt, parts=tuple(written))
 
 

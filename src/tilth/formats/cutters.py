@@ -2,8 +2,8 @@ r"""Positions at which a large body of rows may be cut, found without reading a 
 
 Covers: lines, JSON objects, CSV. Does not cover: which of the positions are used, and Arrow streams, whose batches are
 cut (statements/inserts/bodies).
-Always holds: what stands before a cut and what stands behind it are read, one after the other, as the rows that they
-are together. A body that no reader accepts may be cut anywhere; one of its pieces is then refused.
+Always holds: the bytes before a cut and those behind it, read one after the other, are the rows that they are together.
+A body that no reader accepts may be cut anywhere; one of its pieces is then refused.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CsvCutter:
         self._has_closed = False
         #: `True` if a value may begin with the next block.
         self._is_beginning = True
-        #: Begin and end of what stands in quotes in this block.
+        #: Begins and ends of the quoted spans of this block.
         self._starts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._ends: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -121,7 +121,7 @@ class CsvCutter:
             yield at
 
     def _note(self, size: int, quotes: npt.NDArray[np.int64]) -> None:
-        """Keep what stands in quotes, and the state at the end of the block."""
+        """Keep the quoted spans, and the state at the end of the block."""
         if self._is_quoted:
             quotes = np.concatenate([np.zeros(1, np.int64), quotes])
         self._is_quoted = len(quotes) % 2 == 1

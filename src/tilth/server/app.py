@@ -45,9 +45,9 @@ from tilth.server.bodies import (
     BodyLimits,
     ReceivedBody,
     encoding_of,
+    first_pieces,
     receive,
     receive_rest,
-    taken,
     too_large,
     without_begin,
 )
@@ -336,7 +336,7 @@ class _Api:
 
             def run() -> Response:
                 pieces = body.unpacked(encoding)
-                begin, is_whole = taken(pieces, above, share.grow_to)
+                begin, is_whole = first_pieces(pieces, above, share.grow_to)
                 if not is_whole and not limits.streamed_from:
                     raise too_large(len(begin), above)
                 if not is_whole:
@@ -427,7 +427,7 @@ class _Api:
         self, request: Request, origin: Origin, act: Callable[[], T], body: ReceivedBody | None = None
     ) -> T:
         """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled. The thread
-        may take the rest of a body, and sees itself whether the client leaves before it is over.
+        may consume the rest of a body, and detects itself that the client leaves before it is over.
         """
 
         async def watch() -> None:

@@ -1,8 +1,8 @@
 """Bodies of requests: small ones as a whole, large ones piece by piece while they come in.
 
 Covers: limits, compressed bodies, a client that leaves. Does not cover: what becomes of a body (statements/inserts).
-Always holds: of a large body a few pieces are in memory; the client sends no faster than its pieces are taken; what is
-known to be too large is refused before it is read.
+Always holds: of a large body a few pieces are in memory; the client sends no faster than its pieces are consumed; what
+is known to be too large is refused before it is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilth.warehouse.remote.errors import BadBodyError
 
 #: A thread gets pieces of about this size.
 PIECE_BYTES = 1 * MIB
-#: A thread that waits for a piece checks so often whether its statement was cancelled.
+#: Interval at which a thread that waits for a piece checks whether its statement was cancelled.
 POLL_SECONDS = 0.25
 #: Ways in which bodies may be compressed, and no other value of `Content-Encoding`.
 _ENCODINGS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
@@ -43,7 +43,7 @@ class BodyLimits:
 
 
 class ReceivedBody:
-    """A body of which the beginning is there; a thread takes the rest piece by piece."""
+    """A body of which the beginning is there; a thread consumes the rest piece by piece."""
 
     def __init__(self, request: Request, origin: Origin, begin: bytes, *, is_whole: bool) -> None:
         self._request = request
@@ -163,8 +163,8 @@ async def receive_rest(request: Request, body: ReceivedBody, share: MemoryShare,
     return bytes(held)
 
 
-def taken(pieces: Iterator[bytes], size: int, grow: Callable[[int], None]) -> tuple[bytes, bool]:
-    """Return the first pieces, and whether they are all; those of more than `size` bytes are not. `grow` gets the size
+def first_pieces(pieces: Iterator[bytes], size: int, grow: Callable[[int], None]) -> tuple[bytes, bool]:
+    """Return the first pieces, up to the one that exceeds `size` bytes, and whether these are all. `grow` gets the size
     before it is reached.
     """
     held = bytearray()

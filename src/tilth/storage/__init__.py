@@ -171,7 +171,7 @@ if TYPE_CHECKING:
     from tilth.storage.store.settings import NODE_SETTINGS, NodeStorageSettings
     from tilth.storage.store.stores import store_of
     from tilth.storage.upsert.key_lookup import live_hashes, repeated_keys
-    from tilth.storage.upsert.new_rows import stretches, write_rows
+    from tilth.storage.upsert.new_rows import BUFFER_BYTES, stretches, write_many, write_rows
     from tilth.storage.upsert.scopes import (
         UPSERT_HERE_BYTES_MAX,
         UPSERT_TRIES_MAX,

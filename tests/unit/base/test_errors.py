@@ -26,3 +26,11 @@ def test_more_facts_leave_class_code_sentence_and_hint(error: TilthError) -> Non
     assert more.message == f"{error.message}{' ' if error.facts else ': '}at=line 1, column 8"
     assert str(pickle.loads(pickle.dumps(more))) == str(more)
     assert more.with_facts(hint="", b=2).hint == ""
+
+
+def test_a_fact_that_is_there_gets_the_new_value_in_its_position() -> None:
+    error = InvalidInputError("row=1 is wrong", hint="look", row=1, why="row=1")
+    moved = error.with_facts(row=12, file="x")
+    assert moved.message == "row=1 is wrong: row=12 why=row=1 file=x"
+    assert moved.facts == {"row": "12", "why": "row=1", "file": "x"}
+    assert (moved.hint, error.facts["row"]) == ("look", "1")

@@ -37,10 +37,9 @@ from tilth.query.language.coerce import INTEGER_DIGITS, is_assignable
 from tilth.query.language.spark_errors import from_spark
 from tilth.query.snapshots.protocol import FileFormat, FileRows, LoadFilesResult, LoadFilesTask
 from tilth.query.worker.file_shapes_spark import shapes_of
-from tilth.query.worker.lines_spark import BAD, FILE, lines_frame
+from tilth.query.worker.lines_spark import BAD, FILE, lines_frame, unknown_column
 from tilth.query.worker.target_spark import model_type, target_rows
-from tilth.query.worker.writing_spark import BUFFER_BYTES
-from tilth.storage import Folder, TableLayout, layout_of, shape_rows, stretches, write_parts, write_rows
+from tilth.storage import BUFFER_BYTES, Folder, TableLayout, layout_of, shape_rows, stretches, write_many
 from tilth.storage.read.hadoop_spark import let_spark_reach, own_uri, spark_uri, store_error
 from tilth.warehouse import TaskContext, TaskResult, run_tasks, schema_of
 
@@ -201,8 +200,7 @@ class _Copying:
         known = [(name, wanted[name.lower()]) for name in names if name.lower() in wanted]
         unknown = [name for name in names if name.lower() not in wanted]
         if unknown and not self._task.skip_unknown:
-            hint = f"the columns are: {', '.join(wanted.values())}; input_format_skip_unknown_fields = 1 passes over it"
-            raise UnknownColumnError(column=unknown[0], file=self._folder.uri(path), hint=hint)
+            raise unknown_column(unknown[0], wanted.values()).with_facts(file=self._folder.uri(path))
         if not known:
             raise UnknownColumnError("no column of the file is one of the table", file=self._folder.uri(path))
         return known
@@ -225,10 +223,7 @@ class _Copying:
 
     def _named(self, error: BadFileRowError) -> BadFileRowError:
         """Return the error of a task with the file's name instead of its hash."""
-        listed = " ".join(f"{name}={value}" for name, value in error.facts.items())
-        text = error.message.removesuffix(f": {listed}")
-        path = self._paths[int(error.facts["file"])]
-        return BadFileRowError(text, hint=error.hint, **{**error.facts, "file": self._folder.uri(path)})
+        return error.with_facts(file=self._folder.uri(self._paths[int(error.facts["file"])]))
 
     def _read_error(self, error: BaseException) -> TilthError:
         text = str(error)
@@ -256,8 +251,6 @@ class _Writer:
         counts: dict[int, int] = {}
         skipped: list[tuple[int, SkippedRow]] = []
         parts: list[WrittenPart] = []
-        # Rows with keys are found again by where they were written; all others are best sorted at once.
-        write = write_rows if self.layout.unique_key else write_parts
         for held in stretches(rows, bytes_max=BUFFER_BYTES):
             good = self._without_bad(held, skipped)
             for each in good.column(FILE).value_counts().to_pylist():
@@ -267,7 +260,8 @@ class _Writer:
                 if self.is_check:
                     shape_rows(self.layout, plain)
                 else:
-                    parts += write(self.layout, plain, txn=self.txn, task=task, attempt=attempt, first_n=len(parts))
+                    first_n = len(parts)
+                    parts += write_many(self.layout, plain, txn=self.txn, task=task, attempt=attempt, first_n=first_n)
             except InvalidInputError as error:
                 raise self._of_file(error, good) from error
         return _Written(parts=tuple(parts), rows=counts, skipped=tuple(skipped))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,7 +70,7 @@ class _Writer:
         name = f"part-{self.export}-{task}-{spark_task.taskAttemptId()}.{EXTENSIONS[self.format]}"
         self._check()
         make_folder(self.folder, fsync=False)
-        counted = _Counted(_after(first, rows), self.schema)
+        counted = _Counted(chain(() if first is None else (first,), rows), self.schema)
         with new_whole_file(self.folder, name) as file:
             self._encode(counted, file)
             size = file.written.size
@@ -124,9 +125,3 @@ class _Counted:
         if not self.rows:
             # A file has its columns even so.
             yield self._schema.remove_metadata().empty_table()
-
-
-def _after(first: pa.RecordBatch | None, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if first is not None:
-        yield first
-        yield from rows

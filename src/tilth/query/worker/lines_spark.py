@@ -11,7 +11,7 @@ Tests: tests/integration/sql/test_copy_on_spark.py.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -104,12 +104,17 @@ def _columns(task: LoadFilesTask, header: str) -> list[Column]:
     for position, name in enumerate(names):
         column = by_name.get(name.strip().lower())
         if column is None and not task.skip_unknown:
-            hint = f"the columns are: {', '.join(allowed)}; input_format_skip_unknown_fields = 1 passes over it"
-            raise UnknownColumnError(column=name, hint=hint)
+            raise unknown_column(name, allowed)
         if column in columns:
             raise BadValueError("the line of names has a column twice", column=name)
         columns.append(column or Column(id=0, name=_PASSED_OVER.format(position), type=Simple(Kind.STRING)))
     return columns
+
+
+def unknown_column(name: str, allowed: Iterable[str]) -> UnknownColumnError:
+    """Return the error of a column of a file that is none of the table's."""
+    hint = f"the columns are: {', '.join(allowed)}; input_format_skip_unknown_fields = 1 passes over it"
+    return UnknownColumnError(column=name, hint=hint)
 
 
 def _column(table: TableDef, name: str) -> Column:

@@ -59,13 +59,11 @@ from tilth.query.worker.shadow import Needs, create_views, find_needs, nothing_k
 from tilth.query.worker.target_spark import default_text, model_type, parsed_query, target_rows
 from tilth.query.worker.writing_spark import written_in_tasks
 from tilth.storage import (
-    TableLayout,
     UpsertRequest,
     layout_of,
     note_unanswered,
     resolve_all,
-    write_parts,
-    write_rows,
+    write_many,
 )
 from tilth.storage.read.overlay_spark import spark_schema
 from tilth.storage.read.spark import file_error, is_changed, read_snapshot
@@ -464,13 +462,5 @@ def inserted(
     `now_us`: the instant of the SELECT, where it was fixed; None: Spark takes one for all of it.
     """
     rows = target_rows(frame, task, now_us)
-    write = partial(_write_inserted, layout_of(task.target, task.root, quorum=task.quorum), task.txn)
+    write = partial(write_many, layout_of(task.target, task.root, quorum=task.quorum), txn=task.txn)
     return written_in_tasks(rows.coalesce(task.tasks_max), write, check, list[WrittenPart])
-
-
-def _write_inserted(
-    layout: TableLayout, txn: int, rows: pa.Table, *, task: int, attempt: int, first_n: int
-) -> list[WrittenPart]:
-    # Rows with keys are found again by where they were written; all others are best sorted at once.
-    write = write_rows if layout.unique_key else write_parts
-    return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)

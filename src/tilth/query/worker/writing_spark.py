@@ -15,11 +15,8 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tilth.storage import stretches
+from tilth.storage import BUFFER_BYTES, stretches
 from tilth.warehouse import run_tasks
-
-#: Bytes of rows that a task holds before it writes them.
-BUFFER_BYTES = 256 * 1024 * 1024
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

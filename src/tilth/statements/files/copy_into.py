@@ -10,7 +10,6 @@ Tests: tests/integration/sql/test_copy_on_spark.py.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
@@ -37,14 +36,14 @@ from tilth.grammar.text.cursor import Cursor
 from tilth.model.loaded_file import LoadedFile
 from tilth.model.part import WrittenPart
 from tilth.model.table import TableDef, full_name
-from tilth.model.task import TaskKind
 from tilth.query.results.answer import Outcome, done
 from tilth.query.snapshots.protocol import FileFormat, InsertTask, LoadFilesResult, LoadFilesTask
 from tilth.statements.errors import BadCopyOptionError, FileChangedError
 from tilth.statements.files.clauses import parse_format, parse_options
 from tilth.statements.inserts.commit import Writing, commit_insert
-from tilth.statements.inserts.insert import tasks_of_spark, wait_for_merges
+from tilth.statements.inserts.insert import wait_for_merges
 from tilth.statements.inserts.rows import OP, target_columns, target_of
+from tilth.statements.inserts.spark_tasks import run_insert, tasks_max_of
 from tilth.storage import (
     NodeStorageSettings,
     UserFile,
@@ -352,12 +351,11 @@ class _CopyInto:
         self._table = table
         self._folder = folder
         self._options = options
-        warehouse = warehouse_of_write(call, table)
-        self._tasks_max = call.settings.max_insert_tasks or tasks_of_spark(services, warehouse)
+        self._tasks_max = tasks_max_of(services, call, warehouse_of_write(call, table))
 
     def checked(self, files: Sequence[UserFile]) -> tuple[int, int]:
         """Read all rows and store none; return the number of rows, and of those that would be skipped."""
-        return _counts(self._run(files, txn=0))
+        return _counts(self._run(files, None))
 
     def stored(self, files: Sequence[tuple[UserFile, LoadedFile | None]]) -> tuple[int, int]:
         """Store the rows and the ledger's lines in one commit; return as `checked`."""
@@ -366,9 +364,10 @@ class _CopyInto:
         results: list[LoadFilesResult] = []
 
         def write(txn: TxnHandle) -> Sequence[WrittenPart]:
-            result = self._run([each for each, _ in files], txn=txn.id, handle=txn)
+            given = [each for each, _ in files]
+            result = self._run(given, txn)
             results.append(result)
-            self._check_unchanged([each for each, _ in files])
+            self._check_unchanged(given)
             return result.parts
 
         def ledger() -> list[Update]:
@@ -390,7 +389,7 @@ class _CopyInto:
         commit_insert(services, writing, write)
         return _counts(results[-1])
 
-    def _run(self, files: Sequence[UserFile], *, txn: int, handle: TxnHandle | None = None) -> LoadFilesResult:
+    def _run(self, files: Sequence[UserFile], txn: TxnHandle | None) -> LoadFilesResult:
         services, call, table = self._services, self._call, self._table
         target = target_of(table)
         columns = target_columns(target, self._statement.columns)
@@ -404,7 +403,7 @@ class _CopyInto:
             root=services.root.of(table.uuid),
             columns=tuple(column.name for column in columns),
             is_partial=target.is_partial,
-            txn=txn,
+            txn=0 if txn is None else txn.id,
             tasks_max=self._tasks_max,
             quorum=call.settings.insert_quorum,
         )
@@ -419,18 +418,9 @@ class _CopyInto:
             skipped_max=self._options.skipped_max,
             is_check=self._statement.is_check,
         )
-        spec = services.dispatcher.new_spec(
-            TaskKind.INSERT,
-            warehouse=warehouse_of_write(call, table),
-            table=full_name(table),
-            payload=msgspec.msgpack.encode(task),
-            txn=txn,
-            input_bytes=sum(each.size for each in files),
-        )
-        result = services.dispatcher.run(spec)
-        if handle is not None:
-            handle.tasks_ended(may_have_retried=result.may_have_retried)
-        return msgspec.msgpack.decode(result.payload, type=LoadFilesResult)
+        size = sum(each.size for each in files)
+        answer = run_insert(services, call, table, task, txn=txn, input_bytes=size)
+        return msgspec.msgpack.decode(answer, type=LoadFilesResult)
 
     @property
     def _is_positional(self) -> bool:
@@ -445,10 +435,8 @@ class _CopyInto:
 
 
 def _counts(result: LoadFilesResult) -> tuple[int, int]:
-    counts = Counter(rows=0, skipped=0)
-    for each in result.files:
-        counts.update(rows=each.rows, skipped=len(each.skipped))
-    return counts["rows"], counts["skipped"]
+    """Return the numbers of rows that were stored, or would be, and of those that were skipped."""
+    return sum(each.rows for each in result.files), sum(len(each.skipped) for each in result.files)
 
 
 KINDS = (

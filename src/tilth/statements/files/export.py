@@ -15,7 +15,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -46,7 +46,7 @@ from tilth.query.snapshots.protocol import EXPORT_MARKER, ExportedFile, ExportTa
 from tilth.statements.errors import BadCopyOptionError, ExportRunsError
 from tilth.statements.files.clauses import parse_format, parse_options
 from tilth.statements.files.copy_into import user_folder
-from tilth.statements.inserts.insert import tasks_of_spark
+from tilth.statements.inserts.spark_tasks import tasks_max_of
 from tilth.storage import (
     Folder,
     UserFolder,
@@ -83,14 +83,14 @@ def _parse_query(cursor: Cursor) -> Export:
     if not any(cursor.at(word) for word in QUERY_WORDS):
         raise cursor.expected("TABLE or a query", words=("TABLE", *QUERY_WORDS))
     query = cursor.expression("a query", lambda here: here.at("TO") and here.is_string(1))
-    return _parse_target(cursor, Export(query=query, address="", format=FileFormat.PARQUET))
+    return _parse_target(cursor, query=query)
 
 
 def _parse_table(cursor: Cursor) -> Export:
-    return _parse_target(cursor, Export(name=parse_name(cursor), address="", format=FileFormat.PARQUET))
+    return _parse_target(cursor, name=parse_name(cursor))
 
 
-def _parse_target(cursor: Cursor, export: Export) -> Export:
+def _parse_target(cursor: Cursor, *, query: str = "", name: Name | None = None) -> Export:
     cursor.expect("TO")
     address = cursor.string("the address of a folder")
     cursor.expect("FORMAT")
@@ -100,7 +100,7 @@ def _parse_target(cursor: Cursor, export: Export) -> Export:
     file_format = parse_format(cursor)
     options = parse_options(cursor) if cursor.accept("OPTIONS") else ()
     settings = read_settings_clause(cursor)
-    return replace(export, address=address, format=file_format, options=options, settings=settings)
+    return Export(query=query, name=name, address=address, format=file_format, options=options, settings=settings)
 
 
 def _has_header(statement: Export) -> bool:
@@ -218,7 +218,7 @@ class _Exporting:
                 format=file_format,
                 folder=self._folder,
                 has_header=has_header,
-                tasks_max=call.settings.max_insert_tasks or tasks_of_spark(services, warehouse),
+                tasks_max=tasks_max_of(services, call, warehouse),
             )
             spec = services.dispatcher.new_spec(
                 TaskKind.QUERY,

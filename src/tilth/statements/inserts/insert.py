@@ -32,14 +32,13 @@ from tilth.grammar.parse import Form
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
 from tilth.model.part import WrittenPart
 from tilth.model.table import Column, TableDef, full_name
-from tilth.model.task import TaskKind
 from tilth.query.language.unpacked import decoded_bytes
 from tilth.query.results.answer import Outcome, done
 from tilth.query.settings import AUTO, InsertSettings
 from tilth.query.snapshots.damaged import QueryParts, check_reads_all, naming
 from tilth.query.snapshots.protocol import InsertResult, InsertTask
 from tilth.statements.inserts.arrow_streams import check_size
-from tilth.statements.inserts.commit import Writing, commit_insert, store
+from tilth.statements.inserts.commit import commit_insert, store
 from tilth.statements.inserts.defaults import computing
 from tilth.statements.inserts.named_rows import completed
 from tilth.statements.inserts.rows import (
@@ -50,15 +49,13 @@ from tilth.statements.inserts.rows import (
     target_columns,
     target_of,
 )
+from tilth.statements.inserts.spark_tasks import run_insert, tasks_max_of, writing_of
 from tilth.storage import layout_of, partition_ids, shape_rows
 
 _log = Log("sql")
 
 # Function of the current definition of the table and of the names of the columns that the INSERT brings.
 Act = Callable[[TableDef, Sequence[str]], Outcome]
-
-#: Tasks of an INSERT .. SELECT, where nobody has set them: at least and at most.
-TASKS_MIN, TASKS_MAX = 32, 1024
 
 
 def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
@@ -218,11 +215,6 @@ def _is_batched(services: Services, call: Call, table: TableDef) -> bool:
     return layout_of(table, services.root).is_buffered if async_insert == AUTO else async_insert == "1"
 
 
-def tasks_of_spark(services: Services, warehouse: str) -> int:
-    """Return in how many tasks rows of Spark are written where nobody has set it: they are named before it runs."""
-    return max(TASKS_MIN, min(TASKS_MAX, services.dispatcher.tasks_at_once(warehouse)))
-
-
 def _computed(services: Services, call: Call, table: TableDef, query_text: str, columns: tuple[Column, ...]) -> Outcome:
     target = target_of(table)
     for column in table.schema.columns:
@@ -232,7 +224,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             check_deletes(target, column)
         if column.default is None and not column.expression and (OP not in columns or target.needs(column)):
             target.missing_value(column)
-    tasks_max = call.settings.max_insert_tasks or tasks_of_spark(services, warehouse_of_write(call, table))
+    tasks_max = tasks_max_of(services, call, warehouse_of_write(call, table))
 
     def write(txn: TxnHandle) -> Sequence[WrittenPart]:
         task = InsertTask(
@@ -247,29 +239,11 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             tasks_max=tasks_max,
             quorum=call.settings.insert_quorum,
         )
-        spec = services.dispatcher.new_spec(
-            TaskKind.INSERT,
-            warehouse=warehouse_of_write(call, table),
-            table=full_name(table),
-            payload=msgspec.msgpack.encode(task),
-            txn=txn.id,
-        )
-        result = services.dispatcher.run(spec)
-        txn.tasks_ended(may_have_retried=result.may_have_retried)
-        return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
+        return msgspec.msgpack.decode(run_insert(services, call, table, task, txn=txn), type=InsertResult).parts
 
-    label = call.settings.insertion_label
-    writing = Writing(
-        table=table,
-        actor=f"insert {call.query_id}",
-        tasks=tasks_max,
-        labels=((label, None),) if label else (),
-        quorum=call.settings.insert_quorum,
-        has_tasks=True,
-    )
     reading = QueryParts(services.damage, skips=False)
     with naming(reading.named), services.opened(call, seen=reading.seen) as query:
-        rows = commit_insert(services, writing, write)
+        rows = commit_insert(services, writing_of(call, table, tasks=tasks_max), write)
     return replace(inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 

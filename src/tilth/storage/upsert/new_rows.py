@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilth.base.units import MIB
 from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, OP_DELETE
 from tilth.storage.parts.key_filter import key_names, key_types
@@ -23,6 +24,9 @@ from tilth.storage.parts.segments import shape_rows, write_segments
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.upsert import key_codes, newest_rows
 from tilth.storage.values.partition import partition_ids
+
+#: Bytes of rows that a task of a large INSERT holds before it writes them.
+BUFFER_BYTES = 256 * MIB
 
 
 def stretches(batches: Iterable[pa.RecordBatch], *, bytes_max: int) -> Iterator[pa.Table]:
@@ -49,6 +53,15 @@ def write_rows(
     for piece in _pieces(layout, rows) if layout.is_keyed_across else (rows,):
         written += write_segments(layout, piece, txn=txn, task=task, attempt=attempt, first_n=first_n + len(written))
     return written
+
+
+def write_many(
+    layout: TableLayout, rows: pa.Table, *, txn: int, task: int, attempt: int, first_n: int
+) -> list[WrittenPart]:
+    """Write rows of a large INSERT; raises what `write_rows` does."""
+    # Rows with keys are found again by where they were written; all others are best sorted at once.
+    write = write_rows if layout.unique_key else write_parts
+    return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
 
 
 def _pieces(layout: TableLayout, rows: pa.Table) -> list[pa.Table]:

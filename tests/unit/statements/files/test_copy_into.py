@@ -1,9 +1,9 @@
-"""COPY INTO: its text, which files are loaded, what a commit requires; a fake takes the place of Spark's job."""
+"""COPY INTO: its text, which files are loaded, what a commit requires; a fake replaces Spark's job."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ from tests.codes import WithCode
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import ErrorKind, InvalidInputError
 from tilth.catalog import LoadFile
+from tilth.catalog.offsets.loaded_files import LoadedFiles
 from tilth.grammar.errors import SqlSyntaxError
 from tilth.model.loaded_file import LoadedFile, SkippedRow
 from tilth.model.task import TaskSpec
@@ -275,6 +276,27 @@ def test_skipped_rows_are_in_the_ledger(world: CopyWorld) -> None:
     rows = world.rows("SELECT line, block_start, reason, raw FROM system.skipped_rows")
     assert rows == [(3, 0, "column `a`: no", '{"a":\\xff')]
     assert world.rows("SELECT skipped_rows FROM system.loaded_files") == [(1,)]
+
+
+def test_a_query_about_one_table_reads_no_other_ledger(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.put("a.json")
+    world.skipped = (SkippedRow(line=3, reason="no"),)
+    world.copy("OPTIONS (ON_ERROR = 'skip')")
+    world.run("CREATE TABLE other (a Int64) ENGINE = MergeTree ORDER BY a")
+    read: list[str] = []
+    ledger = LoadedFiles.all
+
+    def noted(self: LoadedFiles, table: str) -> Iterator[LoadedFile]:
+        read.append(table)
+        return ledger(self, table)
+
+    monkeypatch.setattr(LoadedFiles, "all", noted)
+    for name in ("loaded_files", "skipped_rows"):
+        read.clear()
+        assert len(world.rows(f"SELECT file FROM system.{name} WHERE database = 'default' AND table = 't'")) == 1
+        assert len(read) == 1
+        assert len(world.rows(f"SELECT file FROM system.{name}")) == 1
+        assert len(read) == 3
 
 
 def test_a_task_knows_what_the_statement_says(world: CopyWorld) -> None:

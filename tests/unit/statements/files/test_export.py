@@ -1,4 +1,4 @@
-"""EXPORT: its text, its folder, what a killed one has left; a fake takes the place of Spark's job."""
+"""EXPORT: its text, its folder, what a killed one has left; a fake replaces Spark's job."""
 
 from __future__ import annotations
 

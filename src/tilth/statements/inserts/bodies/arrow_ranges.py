@@ -103,7 +103,7 @@ class ArrowRanges:
         self._passing = facts.body_bytes
 
     def _note(self, facts: MessageFacts, size: int) -> None:
-        """Keep where the message lies, which begins at the present position."""
+        """Keep the span of the message, which begins at the current position."""
         span = self._position, size
         match facts.kind:
             case MessageKind.SCHEMA:

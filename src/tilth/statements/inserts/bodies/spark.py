@@ -43,6 +43,7 @@ from tilth.statements.inserts.arrow_streams import too_large
 from tilth.statements.inserts.named_rows import completed
 from tilth.statements.inserts.rows import Postponed, read_rows, target_of
 from tilth.storage import (
+    BUFFER_BYTES,
     TableLayout,
     arrow_schema,
     layout_of,
@@ -50,8 +51,7 @@ from tilth.storage import (
     open_sized,
     shape_rows,
     stretches,
-    write_parts,
-    write_rows,
+    write_many,
 )
 from tilth.storage.read.overlay_spark import spark_schema
 from tilth.storage.read.spark import in_utc
@@ -60,8 +60,6 @@ from tilth.warehouse.remote.errors import BadBodyError
 
 #: Bytes of a body for one task, where there are more ranges than cores.
 _TASK_BYTES = 64 * MIB
-#: Bytes of rows that a task holds before it writes them.
-_BUFFER_BYTES = 256 * MIB
 #: Largest batches of a range, unpacked.
 _UNPACKED_BYTES_MAX = 1 * GIB
 #: Columns of rows that Spark completes: their numbers, the row's operation, an error, which columns they lack.
@@ -137,12 +135,7 @@ def _moved(error: TilthError, rows: int) -> TilthError:
     row = error.facts.get("row", "")
     if not rows or not row.isdecimal():
         return error
-    number = str(int(row) + rows)
-    moved = error.with_facts()
-    moved.facts = {**error.facts, "row": number}
-    moved.message = error.message.replace(f"row={row}", f"row={number}", 1)
-    moved.args = (moved.message,)
-    return moved
+    return error.with_facts(row=int(row) + rows)
 
 
 class _Reader:
@@ -292,11 +285,6 @@ class _Writer:
         self.layout = layout
         self._txn = txn
 
-    def write(self, rows: pa.Table, *, task: int, attempt: int, first_n: int) -> list[WrittenPart]:
-        # Rows with keys are found again by where they were written; all others are best sorted at once.
-        write = write_rows if self.layout.unique_key else write_parts
-        return write(self.layout, rows, txn=self._txn, task=task, attempt=attempt, first_n=first_n)
-
     def write_all(self, tables: Iterator[pa.Table], *, task: int, attempt: int) -> _Facts:
         """Write rows that fit the table; raises what their reading raises."""
         parts: list[WrittenPart] = []
@@ -309,8 +297,8 @@ class _Writer:
                 size += table.nbytes
                 yield from self._alike(table).to_batches()
 
-        for held in stretches(counted(), bytes_max=_BUFFER_BYTES):
-            parts += self.write(held, task=task, attempt=attempt, first_n=len(parts))
+        for held in stretches(counted(), bytes_max=BUFFER_BYTES):
+            parts += write_many(self.layout, held, txn=self._txn, task=task, attempt=attempt, first_n=len(parts))
         return _Facts(parts=parts, rows=rows, size=size)
 
     def _alike(self, rows: pa.Table) -> pa.Table:

@@ -28,15 +28,15 @@ from tilth.formats import Format, RowOptions
 from tilth.grammar.statements import Name
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import TableDef, full_name
-from tilth.model.task import TaskKind
 from tilth.query.results.answer import Outcome
 from tilth.query.snapshots.protocol import BodyRange, BodyTask, InsertResult
 from tilth.statements.inserts.arrow_streams import too_large
 from tilth.statements.inserts.bodies.arrow_ranges import ArrowRanges
 from tilth.statements.inserts.bodies.ranges import BLOCK_BYTES, Ranges, TextRanges
-from tilth.statements.inserts.commit import Writing, commit_insert
-from tilth.statements.inserts.insert import done_once, earlier_answer, inserted, tasks_of_spark, wait_for_merges
+from tilth.statements.inserts.commit import commit_insert
+from tilth.statements.inserts.insert import done_once, earlier_answer, inserted, wait_for_merges
 from tilth.statements.inserts.rows import target_columns, target_of
+from tilth.statements.inserts.spark_tasks import run_insert, tasks_max_of, writing_of
 from tilth.storage import Folder, data_folder, make_folder, new_whole_file, output_of, scratch_name
 
 _LIMITS = "send it in several INSERTs, or raise max_insert_bytes or the node's setting insert.body-max"
@@ -168,7 +168,7 @@ def _blocks(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _written(services: Services, call: Call, table: TableDef, body: LargeBody, stored: _Stored) -> Outcome:
     """Let tasks read the stored body and write its rows, and commit them."""
     settings = call.settings
-    tasks_max = settings.max_insert_tasks or tasks_of_spark(services, warehouse_of_write(call, table))
+    tasks_max = tasks_max_of(services, call, warehouse_of_write(call, table))
 
     def write(txn: TxnHandle) -> Sequence[WrittenPart]:
         task = BodyTask(
@@ -188,28 +188,10 @@ def _written(services: Services, call: Call, table: TableDef, body: LargeBody, s
             quorum=settings.insert_quorum,
             rows_bytes_max=body.rows_bytes_max,
         )
-        spec = services.dispatcher.new_spec(
-            TaskKind.INSERT,
-            warehouse=warehouse_of_write(call, table),
-            table=full_name(table),
-            payload=msgspec.msgpack.encode(task),
-            txn=txn.id,
-            input_bytes=stored.file.size,
-        )
-        result = services.dispatcher.run(spec)
-        txn.tasks_ended(may_have_retried=result.may_have_retried)
-        return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
+        answer = run_insert(services, call, table, task, txn=txn, input_bytes=stored.file.size)
+        return msgspec.msgpack.decode(answer, type=InsertResult).parts
 
-    label = settings.insertion_label
-    writing = Writing(
-        table=table,
-        actor=f"insert {call.query_id}",
-        tasks=tasks_max,
-        labels=((label, None),) if label else (),
-        quorum=settings.insert_quorum,
-        has_tasks=True,
-    )
-    return inserted(table, commit_insert(services, writing, write))
+    return inserted(table, commit_insert(services, writing_of(call, table, tasks=tasks_max), write))
 
 
 def _zone_of(call: Call) -> str:

@@ -3,7 +3,7 @@
 Covers: which address a statement may name, listing, patterns of names. Does not cover: what is in the files, who loads
 them (tilth.statements). Always holds: an address is below one of the allowed locations, by the names of its folders
 and, on the local disk, by where they really are; links are not followed; keys come from the location, never from the
-statement; names are taken as they are: nothing in them is an escape or a wildcard.
+statement; names are literal: nothing in them is an escape or a wildcard.
 """
 
 from __future__ import annotations
