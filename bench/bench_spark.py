@@ -1,6 +1,6 @@
-"""Spark's own hands: writes and reads by a user's own Spark, files in, streams that are killed.
+"""Spark's own hands: writes and reads by a user's own Spark, files in, merges, streams that are killed.
 
-    python -m bench.bench_spark [--sections writes,reads,copy,streams] [--gib 1.0] [--kills 20] [--no-rivals]
+    python -m bench.bench_spark [--sections writes,reads,copy,merges,streams] [--gib 1.0] [--kills 20] [--no-rivals]
 
 Each section is a program of its own, bench/spark_*.py, and runs in a process of its own, one after the other. The last
 line has the figures of all.

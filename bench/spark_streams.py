@@ -2,9 +2,9 @@
 
     python -m bench.spark_streams [--kills 20] [--files 200] [--rows 200]
 
-Every second blow kills the Python workers of a driver, so that tasks fail and are tried again; the others kill the
-driver with all its processes while a write of it is open, and the next driver goes on from its checkpoint. The model
-is each row of each file, once.
+Each blow kills a driver with all its processes while a write of it is open, and the next driver goes on from its
+checkpoint. Before every second one the Python workers of the driver are killed, so that tasks fail and are tried again.
+The model is each row of each file, once.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ def stream_loop(folder: Path, *, kills: int, files: int, rows: int, seed: int) -
                 workers += 1
                 _wait_open(node, process)
             time.sleep(rng.uniform(0.0, _AFTER_SECONDS_MAX))
+            # One that has written all has ended by itself.
+            drivers += process.poll() is None
             _kill(process)
-            drivers += 1
         last = _driver(folder, node)
         if last.wait(_DRIVER_SECONDS_MAX * 5) != 0:
             raise RuntimeError(f"the last driver failed:\n{(folder / 'driver.log').read_text()[-4000:]}")

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from tilth.datasource.errors import SparkOptionError
 from tilth.datasource.options import PATH, flag, known_options, table_of_options, whole_number
-from tilth.model.outside_write import TASKS_DEFAULT
+from tilth.model.outside_write import SILENCE_SECONDS_MAX, TASKS_DEFAULT, TASKS_MAX
 
 #: Time without a sign of life of the driver after which the server aborts a write.
 SILENCE_SECONDS = 120
-SILENCE_SECONDS_MAX = 86_400
-TASKS_MAX = 100_000
+_QUORUM_MAX = 100_000
 _COMMON = (PATH, "database", "url", "tasks", "silence_seconds", "insert_quorum", "speculation")
 BATCH_WRITE_OPTIONS = (*_COMMON, "label", "replace_partitions")
 STREAM_WRITE_OPTIONS = (*_COMMON, "stream", "new_checkpoint", "checkpointlocation", "queryname")
@@ -104,7 +103,7 @@ def _common(
         url=given.get("url"),
         tasks=_bounded(given, "tasks", TASKS_DEFAULT, 1, TASKS_MAX),
         silence_seconds=_bounded(given, "silence_seconds", SILENCE_SECONDS, 1, SILENCE_SECONDS_MAX),
-        quorum=_bounded(given, "insert_quorum", 0, 0, TASKS_MAX),
+        quorum=_bounded(given, "insert_quorum", 0, 0, _QUORUM_MAX),
         is_speculative=flag(given, "speculation"),
         label=label,
         is_overwrite=is_overwrite,

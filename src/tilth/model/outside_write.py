@@ -22,8 +22,11 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 #: A name that is part of a key of the catalog.
 ShortText = Annotated[str, msgspec.Meta(max_length=1000)]
 
-#: Task numbers of a write, unless it says otherwise; an abort tries the names of each.
+#: Task numbers of a write, unless it says otherwise, and at most; an abort tries the names of each.
 TASKS_DEFAULT = 1024
+TASKS_MAX = 100_000
+#: Longest time without a sign of life.
+SILENCE_SECONDS_MAX = 86_400
 
 
 class WriteUnknownError(NotFoundError):

@@ -9,15 +9,17 @@ Tests: tests/unit/catalog/commit/test_transactions.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import Precondition, ReadView
 from tilth.catalog.records import codec
+from tilth.catalog.records.codec import Codec
 from tilth.catalog.records.keys import Space, loaded_file_key, pack, span, unpack
-from tilth.catalog.records.nouns import LabelRecord, PartitionRecord, StreamRecord, TableVersion
+from tilth.catalog.records.nouns import PartitionRecord, TableVersion
 from tilth.catalog.records.small_commit import read_all, unchanged
 from tilth.catalog.rules.changes import CommitState, KafkaState, SubscriptionKey, TableState
 from tilth.catalog.rules.fold_streams import STREAMS_MAX
@@ -47,12 +49,13 @@ from tilth.catalog.rules.updates import (
 from tilth.catalog.rules.visibility import visible
 from tilth.model.delta import Delta
 from tilth.model.lease import Lease
-from tilth.model.loaded_file import LoadedFile
 from tilth.model.mutation import Mutation
 from tilth.model.offset import StoredOffset, Subscription, TopicPartition
 from tilth.model.part import Entry, Part, TrashItem
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 from tilth.model.txn import Txn
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +90,8 @@ def keys_of(updates: Sequence[Update]) -> list[bytes]:
         if isinstance(each, TableUpdate)
         for partition in partitions_written(each)
     }
-    return keys + [pack(Space.PARTITION, table, partition) for table, partition in written]
+    keys += [pack(Space.PARTITION, table, partition) for table, partition in written]
+    return keys + [key for table in tables for known in _known_keys(table, updates) for key in known.values()]
 
 
 def load_state(
@@ -185,6 +189,7 @@ def _load_table(
     compacted = {update.partition for update in updates if isinstance(update, ReplaceDeltas)}
     sources = {name for update in updates if isinstance(update, ReplaceDeltas) for name in update.sources}
     everything = sorted(needed | counted | required)
+    labels, loaded, streams = _known_keys(table, updates)
     return TableState(
         definition=definition,
         version=version,
@@ -198,10 +203,10 @@ def _load_table(
             partition: tuple(_load_deltas(view, batch, table, partition, sources))
             for partition in (everything if is_checking else sorted(needed | changed))
         },
-        labels=_load_labels(view, batch, table, updates),
-        loaded=_load_loaded(view, batch, table, updates),
-        streams=(streams := _load_streams(view, batch, table, updates)),
-        streams_count=_count_streams(view, table, updates, streams),
+        labels=_load_known(view, batch, labels, codec.LABELS),
+        loaded=_load_known(view, batch, loaded, codec.LOADED_FILES),
+        streams=(last_batches := _load_known(view, batch, streams, codec.STREAMS)),
+        streams_count=_count_streams(view, table) if streams.keys() - last_batches.keys() else 0,
         partitions=_load_partitions(view, batch, table, counted),
         mutations=_load_mutations(view, batch, table, updates),
         trash={
@@ -263,51 +268,39 @@ def _load_deltas(view: ReadView, batch: Batch, table: str, partition: str, pinne
         yield delta
 
 
-def _load_labels(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, LabelRecord]:
-    """Load those of the updates' labels that are in use. Pinned, because the cleaner forgets old ones."""
-    used: dict[str, LabelRecord] = {}
-    for update in updates:
-        if isinstance(update, InsertLabel):
-            key = pack(Space.LABEL, table, update.label)
-            found = view.get(key)
-            batch.preconditions.append(unchanged(key, found))
-            if found is not None:
-                used[update.label] = codec.LABELS.decode(key, found.value)
-    return used
-
-
-def _load_loaded(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, LoadedFile]:
-    """Load the records of those of the updates' files that were loaded before. Pinned, because the cleaner forgets old
-    ones.
+def _known_keys(table: str, updates: Iterable[Update]) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
+    """Return the keys of what updates of the table may store a second time: of labels, of loaded files, of the last
+    batches of streams, each by its name.
     """
-    known: dict[str, LoadedFile] = {}
+    labels: dict[str, bytes] = {}
+    loaded: dict[str, bytes] = {}
+    streams: dict[str, bytes] = {}
     for update in updates:
-        if isinstance(update, LoadFile):
-            key = loaded_file_key(table, update.loaded.file)
-            found = view.get(key)
-            batch.preconditions.append(unchanged(key, found))
-            if found is not None:
-                known[update.loaded.file] = codec.LOADED_FILES.decode(key, found.value)
+        match update:
+            case InsertLabel(table=name, label=label) if name == table:
+                labels[label] = pack(Space.LABEL, table, label)
+            case LoadFile(table=name, loaded=file) if name == table:
+                loaded[file.file] = loaded_file_key(table, file.file)
+            case InsertBatch(table=name, stream=stream) if name == table:
+                streams[stream] = pack(Space.STREAM, table, stream)
+            case _:
+                pass
+    return labels, loaded, streams
+
+
+def _load_known(view: ReadView, batch: Batch, keys: Mapping[str, bytes], of: Codec[T]) -> dict[str, T]:
+    """Load the records that exist under these keys, by their names. Pinned, because the cleaner forgets old ones."""
+    known: dict[str, T] = {}
+    for name, key in keys.items():
+        found = view.get(key)
+        batch.preconditions.append(unchanged(key, found))
+        if found is not None:
+            known[name] = of.decode(key, found.value)
     return known
 
 
-def _load_streams(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, StreamRecord]:
-    """Load the last batches of the updates' streams. Pinned, because they are removed with the table alone."""
-    found: dict[str, StreamRecord] = {}
-    for update in updates:
-        if isinstance(update, InsertBatch):
-            key = pack(Space.STREAM, table, update.stream)
-            stored = view.get(key)
-            batch.preconditions.append(unchanged(key, stored))
-            if stored is not None:
-                found[update.stream] = codec.STREAMS.decode(key, stored.value)
-    return found
-
-
-def _count_streams(view: ReadView, table: str, updates: Iterable[TableUpdate], known: Collection[str]) -> int:
-    """Count the streams of the table, up to their limit, if one of the updates' is new."""
-    if all(not isinstance(update, InsertBatch) or update.stream in known for update in updates):
-        return 0
+def _count_streams(view: ReadView, table: str) -> int:
+    """Count the streams of the table, up to their limit."""
     return sum(1 for _ in view.scan(*span(Space.STREAM, table), limit=STREAMS_MAX))
 
 

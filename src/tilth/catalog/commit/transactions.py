@@ -255,9 +255,13 @@ class Transactions:
         self._committer.locks.release(txn)
 
     def resolve(self, txn_id: int) -> TxnState | None:
-        """Return the state in the transaction's own record; None: never begun, or aborted and cleaned up."""
+        """Return the state in the transaction's own record; None: never begun, or aborted and cleaned up. A commit that
+        it answers is durable.
+        """
         with self._kv.view() as view:
             txn = _find(view, txn_id)
+        if txn is not None and txn.state is TxnState.FINISHED:
+            self._kv.confirm()
         return None if txn is None else txn.state
 
     def abort(self, txn_id: int, reason: str) -> None:

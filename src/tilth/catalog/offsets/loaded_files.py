@@ -18,6 +18,8 @@ from tilth.catalog.records.keys import Space, loaded_file_key, pack, span, unpac
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, unchanged
 from tilth.model.loaded_file import LoadedFile
 
+#: Records that are read at a time.
+_FIND_BATCH = 1000
 #: State of a table: the time, in milliseconds, before which records of its files were forgotten.
 _FORGOTTEN = "loaded-files/"
 
@@ -31,13 +33,16 @@ class LoadedFiles:
 
     def find(self, table: str, files: Iterable[str]) -> dict[str, LoadedFile]:
         """Return the records of those of the files that were loaded, by address."""
-        with self._kv.view() as view:
-            found = {file: view.get(loaded_file_key(table, file)) for file in files}
-            return {
-                file: codec.LOADED_FILES.decode(loaded_file_key(table, file), one.value)
-                for file, one in found.items()
-                if one is not None
-            }
+        keys = [(file, loaded_file_key(table, file)) for file in files]
+        loaded: dict[str, LoadedFile] = {}
+        for begin in range(0, len(keys), _FIND_BATCH):
+            some = keys[begin : begin + _FIND_BATCH]
+            with self._kv.view([key for _, key in some]) as view:
+                for file, key in some:
+                    found = view.get(key)
+                    if found is not None:
+                        loaded[file] = codec.LOADED_FILES.decode(key, found.value)
+        return loaded
 
     def all(self, table: str) -> Iterator[LoadedFile]:
         """Yield the records of a table, in no order."""

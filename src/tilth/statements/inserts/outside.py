@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -36,6 +37,8 @@ from tilth.control.context.services import Call, Services
 from tilth.formats import BadValueError, Reading, column_array
 from tilth.grammar.statements import Name
 from tilth.model.outside_write import (
+    SILENCE_SECONDS_MAX,
+    TASKS_MAX,
     OpenWrite,
     StreamBatch,
     WriteOutcome,
@@ -58,18 +61,31 @@ from tilth.storage import array_of, layout_of
 OPEN_MAX = 1_000
 #: Writes that have ended and are remembered.
 ENDED_MAX = 10_000
-#: Task numbers of a write at most: an abort tries names of each.
-TASKS_MAX = 100_000
-#: Bounds of the time without a sign of life.
+#: Time without a sign of life, unless the writer says otherwise, and at least.
 SILENCE_SECONDS = 600.0
 SILENCE_SECONDS_MIN = 1.0
-SILENCE_SECONDS_MAX = 86_400.0
 #: Streams of a table that a notice names.
 _NAMED_MAX = 3
 #: Interval at which silent writers are found.
 _POLL_SECONDS = 1.0
+_AGAIN = "send the same commit again; nothing is removed until its outcome is known"
 
 _log = Log("sql")
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """End of a write, which is kept without the write: a table may have a thousand columns."""
+
+    txn: int
+    #: Answer to further calls.
+    answer: WriteOutcome | TilthError
+
+    def outcome(self) -> WriteOutcome:
+        """Raises why it can never land: a copy, whose traceback does not keep the facts of all its files."""
+        if isinstance(self.answer, TilthError):
+            raise copy(self.answer)
+        return self.answer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,17 +99,12 @@ class _Write:
     #: Time of the last sign of life, by the monotonic clock.
     last_sign: float
     lock: threading.Lock = field(default_factory=threading.Lock)
-    outcome: WriteOutcome | None = None
-    #: Reason why it can never land.
-    error: TilthError | None = None
+    #: None: it is open.
+    end: _End | None = None
     #: Rows that were sent to be committed.
     rows: int = 0
     #: `True` after a commit whose outcome is not known.
     is_unknown: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        return self.outcome is None and self.error is None
 
 
 class OutsideWrites:
@@ -104,7 +115,7 @@ class OutsideWrites:
         self._clock = services.clock
         self._lock = threading.Lock()
         self._open: dict[str, _Write] = {}
-        self._ended: OrderedDict[str, _Write] = OrderedDict()
+        self._ended: OrderedDict[str, _End] = OrderedDict()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tilth-outside-writes", daemon=True)
 
@@ -117,7 +128,11 @@ class OutsideWrites:
         if self._thread.is_alive():
             self._thread.join()
         for write in self._all_open():
-            self._end(write, _ended_error(write, "the server stops"))
+            try:
+                self._end(write, _ended_error(write, "the server stops"))
+            except TilthError as error:
+                # The next start aborts it.
+                _log.warning("outside_write_left", cause_id=str(write.handle.id), reason=error)
 
     def begin(self, call: Call, database: str, table: str, request: WriteRequest) -> OpenWrite:
         """Begin a write into the table; where its label is taken there is nothing to write. Raises what would refuse an
@@ -161,10 +176,11 @@ class OutsideWrites:
 
     def renew(self, write_id: str) -> None:
         """Note a sign of life. Raises why the write has ended, or that it is not known."""
-        write = self._find(write_id)
-        if write.error is not None:
-            raise write.error
-        write.last_sign = self._clock.monotonic()
+        found = self._find(write_id)
+        if isinstance(found, _End):
+            found.outcome()
+        else:
+            found.last_sign = self._clock.monotonic()
 
     def commit(self, write_id: str, files: WrittenFiles) -> WriteOutcome:
         """Commit the write with these files; called again, it returns the same. Raises what refuses it, after which it
@@ -174,11 +190,11 @@ class OutsideWrites:
             write = self._find(write_id)
         except WriteUnknownError:
             return self._outcome_of_former(files)
+        if isinstance(write, _End):
+            return write.outcome()
         with write.lock:
-            if write.outcome is not None:
-                return write.outcome
-            if write.error is not None:
-                raise write.error
+            if write.end is not None:
+                return write.end.outcome()
             if write.is_unknown:
                 return self._resolved(write)
             write.rows = sum(part.rows for part in files.parts)
@@ -193,8 +209,7 @@ class OutsideWrites:
             except Exception as error:
                 self._finish(write, TilthError("a defect of Tilth", error=type(error).__name__))
                 raise
-            write.outcome = outcome
-            self._close(write)
+            self._close(write, outcome)
         # Tasks that still run there could not commit any more.
         replaced = write.writing.replaced
         for partition in (None,) if replaced is None else replaced:
@@ -206,14 +221,17 @@ class OutsideWrites:
         for one that has landed; nothing happens if it has ended otherwise.
         """
         try:
-            write = self._find(write_id)
+            found = self._find(write_id)
         except WriteUnknownError:
             # The server was started anew, and has aborted it.
             return
-        self._end(write, _ended_error(write, reason[:200] or "its writer gave up"))
-        if write.outcome is not None:
+        if isinstance(found, _Write):
+            end = self._end(found, _ended_error(found, reason[:200] or "its writer gave up"))
+        else:
+            end = found
+        if end is not None and isinstance(end.answer, WriteOutcome):
             hint = "leave it, or remove the rows by DELETE"
-            raise ConflictError.coded("WRITE_LANDED", "the write has landed", txn=write.handle.id, hint=hint)
+            raise ConflictError.coded("WRITE_LANDED", "the write has landed", txn=end.txn, hint=hint)
 
     def _opened(
         self, call: Call, table: TableDef, request: WriteRequest, replaced: frozenset[str] | None, silence: float
@@ -258,7 +276,8 @@ class OutsideWrites:
         try:
             rows = commit_written(self._services, writing, handle, files.parts)
         except (LabelTakenError, BatchLandedError) as error:
-            self._finish(write, None)
+            # Tasks outside may go on writing, so that the cleaner removes the files.
+            handle.give_up("its rows are there already", is_settled=False)
             return WriteOutcome(rows=int(error.facts["rows"]), is_repeated=True)
         return WriteOutcome(rows=rows, notices=notices)
 
@@ -266,8 +285,10 @@ class OutsideWrites:
         """Say that a query without a name is new to a table into which others have written."""
         if stream is None or stream.name:
             return ()
-        others = [each.stream for each in self._services.catalog.streams.of(table.uuid)]
-        if not others or stream.query in others:
+        streams = self._services.catalog.streams
+        # All are read for its first batch alone.
+        others = [] if streams.find(table.uuid, stream.query) else [each.stream for each in streams.of(table.uuid)]
+        if not others:
             return ()
         named = ", ".join(others[-_NAMED_MAX:])
         return (
@@ -278,26 +299,22 @@ class OutsideWrites:
 
     def _resolved(self, write: _Write) -> WriteOutcome:
         """Outcome of a commit whose answer was lost between this server and the catalog."""
-        state = self._services.catalog.transactions.resolve(write.handle.id)
         write.last_sign = self._clock.monotonic()
-        if state is TxnState.RUNNING:
-            hint = "send the same commit again; nothing is removed until its outcome is known"
-            raise UnknownOutcomeError(txn=write.handle.id, hint=hint)
+        if self._state(write.handle.id) is TxnState.RUNNING:
+            raise UnknownOutcomeError(txn=write.handle.id, hint=_AGAIN)
         self._finish(write, _ended_error(write, "its commit has not landed"))
-        if write.outcome is None:
-            assert write.error is not None
-            raise write.error
-        return write.outcome
+        assert write.end is not None
+        return write.end.outcome()
 
     def _outcome_of_former(self, files: WrittenFiles) -> WriteOutcome:
         """Outcome of a write that this process does not know: a former one may have committed it."""
-        if self._has_landed(files.txn):
+        if self._state(files.txn) is TxnState.FINISHED:
             return WriteOutcome(rows=sum(part.rows for part in files.parts))
         raise _unknown_write()
 
-    def _find(self, write_id: str) -> _Write:
+    def _find(self, write_id: str) -> _Write | _End:
         with self._lock:
-            found = self._open.get(write_id) or self._ended.get(write_id)
+            found: _Write | _End | None = self._open.get(write_id) or self._ended.get(write_id)
         if found is None:
             raise _unknown_write()
         return found
@@ -306,34 +323,43 @@ class OutsideWrites:
         with self._lock:
             return list(self._open.values())
 
-    def _end(self, write: _Write, error: TilthError) -> None:
-        """Abort the write, unless it has ended; a commit that runs is waited for."""
+    def _end(self, write: _Write, error: TilthError) -> _End | None:
+        """Abort the write, unless it has ended; a commit that runs is waited for. Return the end, None: not known."""
         with write.lock:
-            if write.is_open and not write.is_unknown:
+            if write.end is None and not write.is_unknown:
                 self._finish(write, error)
+            return write.end
 
-    def _finish(self, write: _Write, error: TilthError | None) -> None:
-        """Settle the transaction; tasks outside may go on writing, so that the cleaner removes the files."""
-        write.handle.give_up("its rows are there already" if error is None else str(error), is_settled=False)
-        if self._has_landed(write.handle.id):
-            write.outcome = WriteOutcome(rows=write.rows)
-        else:
-            write.error = error
-        self._close(write)
+    def _finish(self, write: _Write, error: TilthError) -> None:
+        """Settle the transaction; tasks outside may go on writing, so that the cleaner removes the files. Raises
+        UnknownOutcomeError if the catalog does not answer: the write stays open.
+        """
+        write.handle.give_up(str(error), is_settled=False)
+        has_landed = self._state(write.handle.id) is TxnState.FINISHED
+        self._close(write, WriteOutcome(rows=write.rows) if has_landed else copy(error))
 
-    def _has_landed(self, txn: int) -> bool:
-        return self._services.catalog.transactions.resolve(txn) is TxnState.FINISHED
+    def _state(self, txn: int) -> TxnState | None:
+        """Return the state of a transaction. Raises UnknownOutcomeError if the catalog does not answer."""
+        try:
+            return self._services.catalog.transactions.resolve(txn)
+        except TilthError as error:
+            raise UnknownOutcomeError(txn=txn, reason=error, hint=_AGAIN) from error
 
-    def _close(self, write: _Write) -> None:
+    def _close(self, write: _Write, answer: WriteOutcome | TilthError) -> None:
+        write.end = _End(write.handle.id, answer)
         with self._lock:
             self._open.pop(write.id, None)
-            self._ended[write.id] = write
+            self._ended[write.id] = write.end
             while len(self._ended) > ENDED_MAX:
                 self._ended.popitem(last=False)
 
     def _watch(self) -> None:
         while not self._clock.wait(self._is_over, _POLL_SECONDS):
-            self.end_silent()
+            try:
+                self.end_silent()
+            except Exception as error:
+                # The catalog may be away: the next turn tries it again.
+                _log.warning("outside_writes_not_ended", reason=error)
 
     def end_silent(self) -> None:
         """Abort the writes whose writers were silent for too long."""
@@ -343,7 +369,7 @@ class OutsideWrites:
                 # One that commits is not silent.
                 continue
             try:
-                if write.is_open:
+                if write.end is None:
                     reason = f"its writer was silent for {silent:.0f} s"
                     _log.warning("outside_write_silent", cause_id=str(write.handle.id), seconds=round(silent, 1))
                     self._finish(write, _ended_error(write, reason))

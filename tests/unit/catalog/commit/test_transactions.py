@@ -384,6 +384,18 @@ def test_an_unknown_outcome_that_landed_is_found_out_by_asking(faulty: FaultyKV)
     assert len(world.names()) == 1
 
 
+def test_a_commit_that_is_found_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    kv = MemoryKV()
+    world = World(kv)
+    confirmed: list[bool] = []
+    monkeypatch.setattr(kv, "confirm", lambda: confirmed.append(True))
+    transactions = world.catalog.transactions
+    txn = transactions.open("insert")
+    assert (transactions.resolve(txn.id), confirmed) == (TxnState.RUNNING, [])
+    txn.commit([InsertPart(table=world.t, written=world.written())])
+    assert (transactions.resolve(txn.id), confirmed) == (TxnState.FINISHED, [True])
+
+
 def test_a_store_that_does_not_answer_applies_nothing(faulty: FaultyKV) -> None:
     world = World(faulty)
     txn = world.catalog.transactions.open("insert")

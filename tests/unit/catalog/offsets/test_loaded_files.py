@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from tests.catalog_world import Racing, World
 from tilth.base.errors import ErrorKind
 from tilth.base.hybrid import milliseconds
-from tilth.catalog import FileTakenError, InsertPart, LoadFile
+from tilth.catalog import DelegatingKV, FileTakenError, InsertBatch, InsertLabel, InsertPart, LoadFile, MemoryKV
+from tilth.catalog.kv import ReadView, Versioned, ViewUse
+from tilth.catalog.offsets import loaded_files
+from tilth.catalog.records.keys import Space, pack
 from tilth.model.loaded_file import LoadedFile
 
 
@@ -64,6 +70,47 @@ def test_of_two_at_once_one_loads_the_file() -> None:
 def test_two_files_of_one_name_are_not_in_one_commit(world: World) -> None:
     with pytest.raises(FileTakenError):
         world.commit(LoadFile(table=world.t, loaded=a_file()), LoadFile(table=world.t, loaded=a_file()))
+
+
+class Noting(DelegatingKV):
+    """Notes the keys that are read one by one, a request each in a store behind a network."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryKV())
+        self.single: list[bytes] = []
+
+    @contextmanager
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
+        with self._inner.view(keys, use) as view:
+            yield NotingView(view, keys, self.single)
+
+
+class NotingView:
+    def __init__(self, view: ReadView, keys: Collection[bytes], single: list[bytes]) -> None:
+        self.scan = view.scan
+        self._view = view
+        self._keys = keys
+        self._single = single
+
+    def get(self, key: bytes) -> Versioned | None:
+        if key not in self._keys:
+            self._single.append(key)
+        return self._view.get(key)
+
+
+def test_records_of_what_is_stored_already_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loaded_files, "_FIND_BATCH", 2)
+    kv = Noting()
+    world = World(kv)
+    names = [f"/in/{number}" for number in range(5)]
+    world.commit(
+        InsertLabel(table=world.t, label="l", rows=1),
+        InsertBatch(table=world.t, stream="s", query="q", batch=0, rows=1),
+        *(LoadFile(table=world.t, loaded=a_file(name)) for name in names),
+    )
+    assert set(world.catalog.loaded_files.find(world.t, [*names, "/in/none"])) == set(names)
+    spaces = tuple(pack(each) for each in (Space.LABEL, Space.LOADED_FILE, Space.STREAM))
+    assert [key for key in kv.single if key.startswith(spaces)] == []
 
 
 def test_any_address_has_a_record(world: World) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,18 @@ from msgspec.structs import replace
 from tests.codes import WithCode
 from tests.outside_world import OutsideWorld
 from tests.sql_world import table_of
-from tilth.base.errors import ConflictError, InvalidInputError, NotFoundError, TilthError, UnknownOutcomeError
-from tilth.catalog import SchemaChangedError, TableNotFoundError, TooManyPartsError, Unknown
+from tilth.base.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    TilthError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from tilth.catalog import SchemaChangedError, StreamRecord, TableNotFoundError, TooManyPartsError, Unknown
 from tilth.formats import BadValueError
 from tilth.maintenance.cleaner.cleaner import Cleaner
-from tilth.model.outside_write import StreamBatch, WriteRequest
+from tilth.model.outside_write import StreamBatch, WriteRequest, WrittenFiles
 from tilth.model.txn import TxnState
 from tilth.query.errors import UnknownColumnError
 from tilth.statements.inserts import outside
@@ -299,6 +308,95 @@ def test_a_lost_answer_of_the_catalog_is_asked_for(world: OutsideWorld, monkeypa
         world.commit(opened, facts)
     assert world.commit(opened, facts).rows == 1
     assert world.values() == [2]
+
+
+def away(*given: Any) -> None:
+    raise UnavailableError("the catalog is away")
+
+
+def test_a_catalog_that_is_away_leaves_the_outcome_unknown(
+    world: OutsideWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions = world.catalog.transactions
+    opened = world.begin("a")
+    facts = world.write(opened, [{"a": 1}])
+    with monkeypatch.context() as lost:
+        lost.setattr(transactions, "commit", lambda *given: Unknown("the answer was lost"))
+        with pytest.raises(UnknownOutcomeError):
+            world.commit(opened, facts)
+        lost.setattr(transactions, "resolve", away)
+        with pytest.raises(UnknownOutcomeError):
+            world.commit(opened, facts)
+        with pytest.raises(UnknownOutcomeError):
+            world.engine.commit_write("0" * 32, WrittenFiles(txn=opened.txn, parts=facts.parts, tasks=1))
+    transactions.abort(opened.txn, "test")
+    with pytest.raises(ConflictError, check=WithCode("WRITE_ENDED")):
+        world.commit(opened, facts)
+
+
+def test_silent_writers_are_aborted_after_the_catalog_was_away(
+    world: OutsideWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes, transactions = world.engine.outside_writes, world.catalog.transactions
+    opened = world.begin("a", silence_seconds=10)
+    resolve, calls, is_back = transactions.resolve, [0], threading.Event()
+
+    def answer(txn: int) -> TxnState | None:
+        calls[0] += 1
+        if calls[0] == 1:
+            away()
+        is_back.set()
+        return resolve(txn)
+
+    monkeypatch.setattr(transactions, "resolve", answer)
+    writes.start()
+    for _ in range(1000):
+        world.clock.advance(11)
+        if is_back.wait(0.01):
+            break
+    writes.stop()
+    with pytest.raises(ConflictError, match="silent", check=WithCode("WRITE_ENDED")):
+        world.engine.renew_write(opened.id)
+
+
+def test_a_server_stops_while_the_catalog_is_away(world: OutsideWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = world.begin("a"), world.begin("a")
+    monkeypatch.setattr(world.catalog.transactions, "resolve", away)
+    world.engine.outside_writes.stop()
+    states = {txn.id: txn.state for txn in world.catalog.transactions.unfinished()}
+    assert states == {first.txn: TxnState.ABORTED, second.txn: TxnState.ABORTED}
+
+
+def test_of_a_write_that_has_ended_the_answer_alone_is_kept(world: OutsideWorld) -> None:
+    writes = world.engine.outside_writes
+    landed, refused, aborted = (world.begin("a") for _ in range(3))
+    handles = [weakref.ref(writes._open[each.id].handle) for each in (landed, refused, aborted)]
+    world.commit(landed, world.write(landed, [{"a": 1}]))
+    facts = world.write(refused, [{"a": 1}])
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, check=WithCode("BAD_WRITTEN_FILE")):
+            world.commit(refused, facts, facts)
+    world.engine.abort_write(aborted.id, "")
+    gc.collect()
+    assert [each() for each in handles] == [None, None, None]
+
+
+def test_streams_of_the_table_are_read_for_a_first_batch_alone(
+    world: OutsideWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = world.catalog.streams
+    read: list[str] = []
+    real = streams.of
+
+    def of(table: str) -> list[StreamRecord]:
+        read.append(table)
+        return real(table)
+
+    monkeypatch.setattr(streams, "of", of)
+    for number in range(3):
+        opened = world.begin("a")
+        world.commit(opened, stream=StreamBatch(query="q1", batch=number))
+    assert len(read) == 1
 
 
 def test_retried_tasks_leave_nothing(world: OutsideWorld) -> None:
