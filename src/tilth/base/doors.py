@@ -30,7 +30,9 @@ def door(package: str) -> Callable[[str], object]:
     def load(name: str) -> object:
         if name not in offered:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-        return getattr(import_module(offered[name]), name)
+        module = import_module(offered[name])
+        # Some names are modules of a package, which nobody may have imported yet.
+        return getattr(module, name) if hasattr(module, name) else import_module(f"{offered[name]}.{name}")
 
     sys.modules[package].__dict__["__dir__"] = lambda: sorted(offered)
     return load

@@ -41,8 +41,8 @@ from tilth.storage.values.shapes import wanted_of
 _OPEN = opener("tilth.datasource.batch:opened_reader")
 
 
-def pinned_lease(attachment: Attachment, options: BatchOptions) -> str:
-    """Pin the snapshot that the options name, and let the driver hold it; return the lease's id."""
+def pin_table(attachment: Attachment, options: BatchOptions) -> tuple[str, PinnedTable]:
+    """Pin the snapshot that the options name, and let the driver hold it; return it behind its lease's id."""
     connection = attachment.connection(options.url)
     with connection:
         snapshot, lease, root = connection.pin(
@@ -51,8 +51,9 @@ def pinned_lease(attachment: Attachment, options: BatchOptions) -> str:
         # The address as it was given: of several servers, and the one that the token belongs to.
         url, table = attachment.address(options.url), full_name(snapshot.table)
         held = HeldLease(id=lease.id, url=url, seconds=options.hold_seconds, table=table)
-        attachment.hold(held, PinnedTable(snapshot, root))
-    return lease.id
+        pinned = PinnedTable(snapshot, root)
+        attachment.hold(held, pinned)
+    return lease.id, pinned
 
 
 def release(attachment: Attachment, lease_id: str) -> None:

@@ -2,7 +2,7 @@
 
 Unpickling an object of a package that is missing fails with `No module named 'tilth'`, before any code of ours runs. So
 the function that opens the object travels by value, as all nested functions do. Always holds: what travels is bytes of
-facts; no token and no address of a server is among them.
+facts; no token of a server is among them, and its address only where it is an option.
 
 Tests: tests/unit/datasource/test_rows.py.
 """

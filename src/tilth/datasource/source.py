@@ -15,7 +15,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StructType
 
 from tilth.datasource.attachment import Attachment
-from tilth.datasource.batch import SnapshotReader, chosen_columns, ddl_of, pinned_lease, release, use_lease
+from tilth.datasource.batch import SnapshotReader, chosen_columns, ddl_of, pin_table, release, use_lease
 from tilth.datasource.errors import NotAttachedError, said
 from tilth.datasource.options import BatchOptions, batch_options, is_of_stream, stream_options
 from tilth.datasource.shipped import opener
@@ -52,10 +52,11 @@ class TilthDataSource(DataSource):
     def reader(self, schema: StructType) -> SnapshotReader:
         with said():
             options = batch_options(self.options)
-            if not self.lease:
-                # With a schema of the user's own, Spark has not called `schema`.
-                self.lease = pinned_lease(self.attached, options)
-            return SnapshotReader(use_lease(self.attached, self.lease, options), schema)
+            if self.lease:
+                return SnapshotReader(use_lease(self.attached, self.lease, options), schema)
+            # With a schema of the user's own, Spark has not called `schema`.
+            self.lease, pinned = pin_table(self.attached, options)
+            return SnapshotReader(pinned, schema)
 
     def streamReader(self, schema: StructType) -> ChangesReader:  # noqa: N802  # Spark's name
         with said():
@@ -82,8 +83,8 @@ class TilthDataSource(DataSource):
         return self.attachment
 
     def _pinned_columns(self, options: BatchOptions) -> list[Column]:
-        self.lease = pinned_lease(self.attached, options)
-        return chosen_columns(use_lease(self.attached, self.lease, options).snapshot.table, options.columns)
+        self.lease, pinned = pin_table(self.attached, options)
+        return chosen_columns(pinned.snapshot.table, options.columns)
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
         # To executors, too, which lack the folder: there it is only asked for its name.

@@ -2,7 +2,7 @@
 
 Covers: which names mean tables of Tilth, one time for all of them, the statement with views instead. Does not cover:
 the scan (storage/read/spark.py). Always holds: names are found by Spark's own parser; what is not a table of Tilth
-reaches Spark as it was written; no view stays in the session.
+reaches Spark as it was written; no view stays in the session; a statement that fails holds no snapshot.
 
 A name means a table of Tilth if it is `tilth.database.table`, or if the session knows no table or view of that name
 and the server does. A name of two parts that both know is refused: nobody should read an old table by mistake. A name
@@ -14,13 +14,14 @@ Tests: tests/integration/datasource/test_spark_sql.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tilth.base.errors import ErrorKind, InvalidInputError, TilthError
 from tilth.datasource.attach import attachment_of
 from tilth.datasource.attachment import Attachment, HeldLease
+from tilth.datasource.batch import release
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import full_name
@@ -29,6 +30,8 @@ from tilth.query.snapshots.protocol import AsOf, AsOfTime, AsOfVersion, Resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tilth.query.worker.relations import Relations
 
 #: First part of a name that always means a table of Tilth.
 CATALOG = "tilth"
@@ -57,11 +60,8 @@ class NamedTable:
 
 def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: float) -> DataFrame:
     """`tilth.sql`. Raises NotAttachedError, ServerError, InvalidInputError (AMBIGUOUS_TABLE), Spark's own errors."""
-    from tilth.query.worker.relations import Relation, Relations, edits_of, find_relations, names_of, rewrite
-    from tilth.query.worker.shadow import view_names
+    from tilth.query.worker.relations import find_relations
     from tilth.query.worker.spark import points_in_time
-    from tilth.storage import parse_root
-    from tilth.storage.read.spark import read_snapshot
     from tilth.warehouse import parse_plan
 
     attachment = attachment_of(spark)
@@ -73,16 +73,30 @@ def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: floa
     ]
     wanted = list(dict.fromkeys(each for each in named if each is not None))
     pinned = dict(zip(wanted, _pinned(attachment, wanted, hold_seconds), strict=True))
-    relations: list[Relation] = []
-    snapshots: list[tuple[Snapshot, str]] = []
-    for relation, each in zip(found.relations, named, strict=True):
-        snapshot = pinned.get(each) if each is not None else None
-        if snapshot is not None:
-            relations.append(relation)
-            snapshots.append(snapshot)
+    tables = [None if each is None else pinned[each] for each in named]
+    try:
+        return _with_views(spark, found, tables)
+    except BaseException:
+        # Nobody has a frame that reads them.
+        for each in pinned.values():
+            if each is not None:
+                with suppress(TilthError):
+                    release(attachment, each[1].id)
+        raise
+
+
+def _with_views(spark: SparkSession, found: Relations, tables: Sequence[Pinned | None]) -> DataFrame:
+    """Run the statement with views of the snapshots; `tables`: by relation, None where it is the session's own."""
+    from tilth.query.worker.relations import edits_of, names_of, rewrite
+    from tilth.query.worker.shadow import view_names
+    from tilth.storage import parse_root
+    from tilth.storage.read.spark import read_snapshot
+
+    relations = [relation for relation, each in zip(found.relations, tables, strict=True) if each is not None]
+    snapshots = [(snapshot, root) for snapshot, _, root in filter(None, tables)]
     if not relations:
-        return spark.sql(text)
-    ours = Relations(text, relations, found.nodes, found.kinds)
+        return spark.sql(found.text)
+    ours = replace(found, relations=relations)
     resolved = [
         Resolved(database=each.table.database, table=each.table.name, schema=each.table.schema) for each, _ in snapshots
     ]
@@ -91,7 +105,7 @@ def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: floa
         for view, (read, root) in zip(views, snapshots, strict=True):
             read_snapshot(spark, read, parse_root(root)).createOrReplaceTempView(view)
             stack.callback(spark.catalog.dropTempView, view)
-        return spark.sql(rewrite(text, edits_of(ours, names_of(ours, resolved), resolved, views)).text)
+        return spark.sql(rewrite(found.text, edits_of(ours, names_of(ours, resolved), resolved, views)).text)
 
 
 def chosen_table(
@@ -112,9 +126,7 @@ def _is_known(spark: SparkSession, parts: Sequence[str]) -> bool:
     return bool(spark.catalog.tableExists(".".join(quoted(part) for part in parts)))
 
 
-def _pinned(
-    attachment: Attachment, wanted: Sequence[NamedTable], hold_seconds: float
-) -> list[tuple[Snapshot, str] | None]:
+def _pinned(attachment: Attachment, wanted: Sequence[NamedTable], hold_seconds: float) -> list[Pinned | None]:
     """Pin the tables that are there and let the driver hold them. Raises InvalidInputError (AMBIGUOUS_TABLE)."""
     if not wanted:
         return []
@@ -138,7 +150,7 @@ def _pinned(
                 )
         for lease in leases:
             attachment.hold(lease)
-    return [None if each is None else (each[0], each[2]) for each in found]
+    return found
 
 
 def pinned_tables(connection: SnapshotCalls, wanted: Sequence[NamedTable]) -> list[Pinned | None]:

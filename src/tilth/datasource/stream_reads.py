@@ -6,7 +6,6 @@ however often a batch is made; a version is held until Spark has committed the b
 something fails and says so.
 
 Spark keeps one process of the driver's machine for a stream, in which the reader lives and renews its hold.
-
 """
 
 from __future__ import annotations

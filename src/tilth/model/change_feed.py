@@ -24,7 +24,7 @@ class PartChangeKind(StrEnum):
     DELETE = "delete"
     #: Rows of the part were deleted or got new values.
     CHANGE = "change"
-    #: The part was written anew by a mutation, from one with the same rows in the same order.
+    #: The part was written anew by a mutation, from one with the same rows in the same order; from a segment, sorted.
     REWRITE = "rewrite"
 
 

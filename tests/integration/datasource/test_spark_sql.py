@@ -75,5 +75,9 @@ def test_what_nobody_knows_is_spark_s_own_error(world: ServedWorld, user: SparkS
         sql(user, "SELEC k FROM shop.q")
     with pytest.raises(TilthError, match="UNKNOWN_VERSION"):
         sql(user, "SELECT k FROM shop.q VERSION AS OF 99")
+    held = len(world.catalog.readers.list())
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        sql(user, "SELECT nope FROM shop.q")
+    assert len(world.catalog.readers.list()) == held
     with pytest.raises(NotAttachedError):
         sql(world.user_session(), "SELECT k FROM shop.q")

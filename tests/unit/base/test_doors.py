@@ -38,6 +38,10 @@ def test_a_name_that_is_not_offered_is_an_error() -> None:
         exec("from tilth.storage import Nothing")
 
 
+def test_a_name_may_be_a_module_that_nothing_else_has_imported() -> None:
+    assert "tilth" in imported("from tilth.catalog import visibility")
+
+
 def test_what_a_start_waits_for_is_not_imported_before_java_starts() -> None:
     """Nor by Python's workers, which begin with each node: imports would take longer than all else that they do."""
     heavy = ("datafusion", "rocksdict", "httpx", "uvicorn", "prompt_toolkit", "starlette", "pandas")

@@ -26,6 +26,8 @@ from tilth.storage import Roots
 #: Time for which a position is held without a sign of life, in milliseconds.
 HOLD_MS_MAX = 7 * 24 * 3_600_000
 NAME_CHARACTERS_MAX = 200
+#: A hold is written anew when it would be longer by this time, or by a tenth: an idle stream polls many times a second.
+RENEW_MS = 1000
 _LOST_HINT = "give each stream a name of its own; start it again from its checkpoint, which opens the reader anew"
 
 
@@ -74,8 +76,9 @@ class ChangeFeeds:
 
     def newest(self, lease_id: str, hold_ms: int) -> int:
         """Renew the lease and return the table's version now. Raises FencedError, TableNotFoundError."""
-        lease = self._find(lease_id)
-        self._catalog.readers.renew(lease, min(hold_ms, HOLD_MS_MAX))
+        lease, hold_ms = self._find(lease_id), min(hold_ms, HOLD_MS_MAX)
+        if abs(self._clock.now_ms() + hold_ms - lease.expires_ms) >= min(RENEW_MS, hold_ms // 10):
+            self._catalog.readers.renew(lease, hold_ms)
         self._table(lease)
         return self._catalog.parts.version(lease.table).counter
 
@@ -148,8 +151,10 @@ class ChangeFeeds:
     def _first(self, table: TableDef, version: int) -> list[PartChange]:
         """Return the whole table as of a version as its first changes."""
         now = self._catalog.parts.version(table.uuid)
-        at = None if version == now.counter else self._catalog.history.time_of(table.uuid, version) or 0
+        # Not simply the newest: another version may come meanwhile.
+        at = now.last_commit_ts if version == now.counter else self._known_since(table, version) - 1
         snapshot = self._catalog.parts.snapshot(table.uuid, at=at)
+        self._check_not_undone(table, NOTHING_READ, version, since_ts=at, end_ts=at)
         changes = by_file(snapshot.deltas)
         return [
             PartChange(version=version, kind=PartChangeKind.INSERT, part=part, after=changes.get(part.file.name, ()))
@@ -163,17 +168,6 @@ class ChangeFeeds:
         start_ts = catalog.history.time_of(table.uuid, start) or 0
         times = {version: catalog.history.time_of(table.uuid, version) for version in range(start + 1, end + 1)}
         commits = {version: ts for version, ts in times.items() if ts is not None}
-        if len(commits) == len(times):
-            end_ts = commits[end]
-            for dropped, undone in catalog.parts.version(table.uuid).undone:
-                if dropped <= start_ts < undone or dropped <= end_ts < undone:
-                    raise SnapshotTooOldError(
-                        "an UNDROP has restored rows: what came and went between these versions is not known",
-                        table=full_name(table),
-                        start=start,
-                        end=end,
-                        hint="start the stream anew, with a new checkpoint",
-                    )
         found = changes_of(
             catalog.parts.all_entries(table.uuid),
             catalog.parts.deltas(table.uuid, is_all=True),
@@ -182,7 +176,20 @@ class ChangeFeeds:
         )
         # Files go after their versions, so that what was known until now is whole.
         self._known_since(table, start)
+        self._check_not_undone(table, start, end, since_ts=start_ts, end_ts=commits[end])
         return found
+
+    def _check_not_undone(self, table: TableDef, start: int, end: int, *, since_ts: int, end_ts: int) -> None:
+        """Raises SnapshotTooOldError where an UNDROP has removed the record of a drop between these versions."""
+        for dropped, undone in self._catalog.parts.version(table.uuid).undone:
+            if dropped <= since_ts < undone or dropped <= end_ts < undone:
+                raise SnapshotTooOldError(
+                    "an UNDROP has restored rows: what came and went between these versions is not known",
+                    table=full_name(table),
+                    start=start,
+                    end=end,
+                    hint="start the stream anew, with a new checkpoint",
+                )
 
     def _table(self, lease: ReaderLease) -> TableDef:
         """Raises TableNotFoundError."""

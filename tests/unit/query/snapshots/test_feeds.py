@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.sql_world import SqlWorld, table_of
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import milliseconds
 from tilth.model.change_feed import NOTHING_READ, FeedStart
+from tilth.model.snapshot import Snapshot
 from tilth.query.snapshots.feeds import ChangeFeeds
 from tilth.storage import local_root
 
@@ -103,6 +105,22 @@ def test_a_hold_ends_when_it_is_not_renewed(world: World) -> None:
     assert _code(lambda: world.feeds.newest(opened.lease.id, 60_000)) == "READER_LOST"
 
 
+def test_an_idle_reader_does_not_write_its_hold_each_time(world: World) -> None:
+    opened = world.open(hold_ms=60_000)
+    expires = opened.lease.expires_ms
+    for seconds, later_ms in ((0.9, 0), (0.2, 1100), (0.5, 1100)):
+        world.clock.advance(seconds)
+        world.feeds.newest(opened.lease.id, 60_000)
+        [lease] = world.catalog.readers.list()
+        assert lease.expires_ms - expires == later_ms
+    # A tenth of a short hold is less.
+    world.feeds.newest(opened.lease.id, 1_000)
+    world.clock.advance(0.1)
+    world.feeds.newest(opened.lease.id, 1_000)
+    [lease] = world.catalog.readers.list()
+    assert lease.expires_ms == world.clock.now_ms() + 1_000
+
+
 def test_what_was_read_is_held_no_more(world: World) -> None:
     opened, uuid = world.open(1), table_of(world).uuid
     times = [world.catalog.history.time_of(uuid, version) for version in (1, 3)]
@@ -122,6 +140,21 @@ def test_a_version_that_is_gone_is_refused(world: World) -> None:
     assert _code(lambda: world.feeds.changes(opened.lease.id, 1, 3)) == "INVALID_SNAPSHOT"
     assert _code(lambda: world.open(1)) == "INVALID_SNAPSHOT"
     assert world.changed(world.open(3), 3, 3) == []
+    assert _code(lambda: world.feeds.changes(opened.lease.id, NOTHING_READ, 2)) == "INVALID_SNAPSHOT"
+
+
+def test_the_whole_table_has_no_version_that_comes_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, snapshot = world.open(NOTHING_READ), world.catalog.parts.snapshot
+
+    # Any: the arguments of the snapshot.
+    def overtaken(*given: Any, **named: Any) -> Snapshot:
+        monkeypatch.undo()
+        world.run("INSERT INTO t VALUES (4)")
+        return snapshot(*given, **named)
+
+    monkeypatch.setattr(world.catalog.parts, "snapshot", overtaken)
+    assert sorted(world.changed(opened, NOTHING_READ, 3)) == [(3, 1), (3, 2), (3, 3)]
+    assert world.changed(opened, 3, 4) == [(4, 4)]
 
 
 def test_without_history_only_what_a_reader_holds_is_read(world: World) -> None:

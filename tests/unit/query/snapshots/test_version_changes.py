@@ -8,7 +8,7 @@ import pytest
 
 from tests.catalog_world import World
 from tests.long import cases
-from tilth.catalog import AddDelta, HidePartition
+from tilth.catalog import AddDelta, HidePartition, InsertPart, ReplaceParts
 from tilth.catalog.rules.visibility import visible
 from tilth.model.change_feed import PartChange, PartChangeKind
 from tilth.model.delta import deleted_rows
@@ -74,6 +74,56 @@ def test_a_mutation_writes_a_part_anew_and_new_columns_change_nothing() -> None:
     assert (change.kind, change.part, change.source) == (PartChangeKind.REWRITE, after, a)
 
 
+def test_key_ranges_of_a_merge_change_nothing_and_are_mutated_one_by_one() -> None:
+    world = World()
+    [a], [b] = world.insert(), world.insert()
+    start = _newest(world)
+    first, second, third = _merge_cut(world, [a, b], ranges=3)
+    assert _kinds(world, start) == []
+    [joined] = world.commit(
+        ReplaceParts(table=world.t, sources=(second.name, third.name), written=world.written("all", rows=14))
+    )
+    assert _kinds(world, start) == []
+    # The mutation leaves no row of the first range, which lies inside the blocks of the other one.
+    mutation = world.alter()
+    world.commit(world.rewriting(mutation, first, rows=0), world.rewriting(mutation, joined, rows=9))
+    last = _newest(world)
+    found = {change.part.file.name: change for change in _changes(world, last - 1, last)}
+    assert found.pop(first.file.name).kind is PartChangeKind.DELETE
+    [rewritten] = found.values()
+    assert (rewritten.kind, rewritten.source) == (PartChangeKind.REWRITE, joined)
+
+
+def test_a_merge_stays_one_when_its_part_accepts_a_mutation_later() -> None:
+    world = World()
+    [a], [b] = world.insert(), world.insert()
+    start = _newest(world)
+    merged = world.merge([a, b])
+    world.accept(world.alter(), merged)
+    assert _kinds(world, start) == []
+
+
+def test_replacing_a_partition_is_a_delete_and_an_insert_in_one_version() -> None:
+    world = World()
+    [a] = world.insert("p")
+    start = _newest(world)
+    [b] = _replace(world, "p", rows=10)
+    assert _kinds(world, start) == [(start + 1, "delete", a.file.name), (start + 1, "insert", b.file.name)]
+
+
+def _merge_cut(world: World, sources: list[Part], *, ranges: int) -> list[Part]:
+    partition, rows = sources[0].name.partition, sum(part.rows for part in sources)
+    counts = [rows // ranges] * (ranges - 1) + [rows - rows // ranges * (ranges - 1)]
+    first, *more = (world.written(partition, rows=count) for count in counts)
+    names = tuple(part.name for part in sources)
+    return world.commit(ReplaceParts(table=world.t, sources=names, written=first, more=tuple(more)))
+
+
+def _replace(world: World, partition: str, *, rows: int) -> list[Part]:
+    new = InsertPart(table=world.t, written=world.written(partition, rows=rows))
+    return world.commit(HidePartition(table=world.t, partition=partition), new)
+
+
 def test_a_drop_is_a_delete_of_what_was_there() -> None:
     world = World()
     [a, b] = world.insert("p", "q")
@@ -101,17 +151,22 @@ def _act(world: World, rng: Random) -> None:
     shown = visible(world.catalog.parts.all_entries(world.t))
     deltas = world.catalog.parts.deltas(world.t)
     part = rng.choice(shown) if shown else None
-    match rng.randrange(6):
+    match rng.randrange(8):
         case 0 if part is not None:
             same = [each for each in shown if each.name.partition == part.name.partition]
             if len(same) > 1 and not any(deleted_rows(each.file.name, deltas) for each in same[:2]):
-                world.merge(same[:2])
+                if rng.random() < 0.5:
+                    world.merge(same[:2])
+                else:
+                    _merge_cut(world, same[:2], ranges=2)
         case 1 if part is not None and part.rows - deleted_rows(part.file.name, deltas) > 2:
             newest = max((each.change_ts for each in deltas if each.targets[0].file == part.file.name), default=0)
             written = world.delta((part, 1 + rng.randrange(2)))
             world.commit(AddDelta(table=world.t, written=written, seen=((part.file.name, newest),)))
         case 2 if part is not None:
             world.commit(HidePartition(table=world.t, partition=part.name.partition))
+        case 3 if part is not None:
+            _replace(world, part.name.partition, rows=4)
         case _:
             world.insert(rng.choice(["p", "q"]), rows=3 + rng.randrange(5))
 
