@@ -65,7 +65,8 @@ class ClusterStage(Stage):
         super().__init__(folder)
         self._master = master
         self._database_folder = open_folder()
-        self._places = {
+        #: Folders of each process, by its host.
+        self._processes = {
             STORE: {name: [folder / name] for name in ("broker", "s3", "hdfs")},
             SERVER: {"node": [folder / "node"], "postgres": [folder / "postgres", self._database_folder]},
             DRIVERS: {"master": [folder / "spark" / "master"], **{name: [folder / name] for name in workers}},
@@ -80,7 +81,7 @@ class ClusterStage(Stage):
         if not self.why_one_host:
             owned = {
                 host: [folder for folders in processes.values() for folder in folders]
-                for host, processes in self._places.items()
+                for host, processes in self._processes.items()
             }
             try:
                 self._hosts = self._parts.enter_context(OwnHosts(self._folder, owned))
@@ -92,12 +93,12 @@ class ClusterStage(Stage):
     @property
     def hosts(self) -> Sequence[str]:
         """Names of the hosts, each of which can be cut off; none where all is on this machine."""
-        return [] if self._hosts is None else list(self._places)
+        return [] if self._hosts is None else list(self._processes)
 
     def host_of(self, name: str) -> Host:
         if self._hosts is None:
             return HERE
-        [found] = [host for host, processes in self._places.items() if name in processes]
+        [found] = [host for host, processes in self._processes.items() if name in processes]
         return self._hosts.named(found)
 
     def start_all(self) -> None:

@@ -113,9 +113,11 @@ class Hosts:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        # Names and addresses are different in runs at the same time.
-        self.bridge = f"tj{os.getpid() % 100_000}{next(_numbers) % 10}"
-        self._net = f"10.{128 + os.getpid() % 120}.{next(_numbers) % 250}"
+        # Names and addresses differ from those of other processes that run now.
+        number = next(_numbers) % 10
+        self.bridge = f"tj{os.getpid() % 100_000}{number}"
+        network = (10 * os.getpid() + number) % 30_000
+        self._net = f"10.{128 + network // 250}.{network % 250}"
         self.here = f"{self._net}.254"
 
     def __enter__(self) -> Self:

@@ -127,8 +127,8 @@ class SparkCluster:
         host, folder = self._workers_host, self.workers_folder
         arguments = ["--host", host.address, "--cores", str(self._cores), "--memory", MEMORY, "--webui-port", "0"]
         arguments += ["--work-dir", str(folder / f"work{number}"), self.master]
-        command = _command_of(_WORKER, arguments, host=host, folder=folder)
-        self._workers[number].start([*self._begin(), *command], self._log(name))
+        command = _command_of(_WORKER, arguments, host=host, folder=folder, hidden=self._hidden)
+        self._workers[number].start(command, self._log(name))
         self._wait_for(name, "Successfully registered", before)
 
     def stop(self) -> None:
@@ -164,13 +164,6 @@ class SparkCluster:
     def kill_master(self) -> None:
         self._master.kill()
 
-    def _begin(self) -> list[str]:
-        """Return the first words of a command that does not see the hidden folders; its process is the command's."""
-        if not self._hidden:
-            return []
-        mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(folder))}" for folder in self._hidden)
-        return ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"']
-
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
@@ -194,7 +187,9 @@ def busiest(processes: Sequence[psutil.Process]) -> psutil.Process:
     return max(processes, key=lambda each: sum(each.cpu_times()[:2]))
 
 
-def _command_of(kind: str, arguments: list[str], *, host: Host, folder: Path, options: str = "") -> list[str]:
+def _command_of(
+    kind: str, arguments: list[str], *, host: Host, folder: Path, options: str = "", hidden: Sequence[Path] = ()
+) -> list[str]:
     """Return the command of a daemon with its environment, as the scripts of Spark have it: `spark-class` becomes the
     JVM.
     """
@@ -209,8 +204,17 @@ def _command_of(kind: str, arguments: list[str], *, host: Host, folder: Path, op
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "PATH": os.environ["PATH"],
     }
-    words = [*host.begin, "env", "-i", *(f"{key}={value}" for key, value in environment.items())]
+    # On the host first: entering one leaves the mounts of this process.
+    words = [*host.begin, *_hiding(hidden), "env", "-i", *(f"{key}={value}" for key, value in environment.items())]
     return [*words, str(home / "bin" / "spark-class"), kind, *arguments]
+
+
+def _hiding(folders: Sequence[Path]) -> list[str]:
+    """Return the first words of a command that does not see these folders; its process is the command's."""
+    if not folders:
+        return []
+    mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(folder))}" for folder in folders)
+    return ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"']
 
 
 def _write_secretly(path: Path, text: str) -> None:

@@ -47,7 +47,7 @@ class Allocation:
     is_dynamic: bool = False
     executors_max: int = 0
     executor_cores: int = 0
-    #: Cores that one task takes.
+    #: Cores that one task uses.
     task_cores: int = 1
     #: Cores of all executors together, on a standalone cluster.
     cores_max: int = 0

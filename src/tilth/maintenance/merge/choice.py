@@ -153,8 +153,8 @@ class MergeChoice:
         being_merged: Collection[str],
         now_ms: int,
     ) -> JoinedRanges:
-        """Return the candidates of the policy: by size the ranges of a merge are one; by key each is a part of its
-        own, whose keys are its worth.
+        """Return the candidates of the policy: by size the ranges of a merge are one, by key each is a part like
+        others.
         """
         cuts = {str(part.name): part.cut for part in parts if part.cut and policy is MergePolicy.SIZE_TIERED}
         damaged = self._watch.damaged.left_out(now_ms) if cuts else frozenset()

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -245,18 +246,24 @@ class SnapshotService:
             self._catalog.results.add(path, ResultFolder(server=self._catalog.server, root=root.text))
             with self._lock:
                 query.result, query.result_root = path, root
+                has_ended = self._open.get(query_id) is not query
+            if has_ended:
+                # Its end has not seen the folder.
+                self._close_result(query)
+                raise _ended(query_id)
         assert query.result_root is not None
         return Folder(query.result_root, query.result)
 
     def _close_result(self, query: OpenQuery) -> None:
         if query.result_root is None:
             return
-        try:
-            remove_folder(Folder(query.result_root, query.result))
-            self._catalog.results.note_removal(query.result)
-        except (TilthError, OSError) as error:
-            # The cleaner removes it when this server has ended, and once more in any case.
-            _log.warning("result_left", cause_id=query.result, reason=error)
+        folder = Folder(query.result_root, query.result)
+        # The note comes first: the cleaner removes a folder with a note, whatever happens to this removal.
+        for step in (partial(self._catalog.results.note_removal, query.result), partial(remove_folder, folder)):
+            try:
+                step()
+            except (TilthError, OSError) as error:
+                _log.warning("result_left", cause_id=query.result, reason=error)
 
     def hold(self, query: OpenQuery, table_uuid: str, keep: Keep) -> Snapshot:
         """The newest snapshot of a table for a statement under way, which keeps its files as long as the statement
@@ -280,7 +287,7 @@ class SnapshotService:
         with self._lock:
             query = self._open.get(query_id)
         if query is None:
-            raise NotFoundError("this query has ended", query_id=query_id)
+            raise _ended(query_id)
         return query
 
     def _readable(self, database: str, name: str) -> TableDef:
@@ -357,6 +364,10 @@ class SnapshotService:
             self._catalog.readers.close(lease)
         except TilthError as error:
             _log.warning("reader_lease_left", cause_id=lease.id, table=lease.table, reason=error)
+
+
+def _ended(query_id: str) -> NotFoundError:
+    return NotFoundError("this query has ended", query_id=query_id)
 
 
 def check_same_columns(resolved: TableDef, pinned: TableDef) -> None:

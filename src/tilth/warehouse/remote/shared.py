@@ -74,7 +74,7 @@ class SharedWorker:
             reports.failed(task_id, error)
 
     def _reports_of(self, task_id: str) -> WorkerReports | None:
-        """Return the receiver of a task's end; the task takes nothing from now on."""
+        """Return the receiver of a task's end; the task uses no slot from now on."""
         owner = self.owner_of(task_id)
         self.disown(task_id)
         return None if owner is None else owner.reports

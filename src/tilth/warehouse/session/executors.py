@@ -15,7 +15,7 @@ from tilth.warehouse.parallelism import Executors
 
 # Any: pyspark ships no types for objects of the JVM.
 def read_executors(context: Any) -> Executors:
-    """Read the executors that are there now: a call of the JVM for each, and a few more."""
+    """Read the executors that are there now: two calls of the JVM for each, and a few more."""
     spark = context._jsc.sc()
     infos = spark.statusTracker().getExecutorInfos()
     running = sum(infos[index].numRunningTasks() for index in range(len(infos)))

@@ -33,7 +33,7 @@ def call_nicely(act: Callable[[], Any], nice: int) -> Any:
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """These variables in this process's environment while the JVM starts: pyspark takes them from nowhere else."""
+    """These variables in this process's environment while the JVM starts: pyspark reads them from nowhere else."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

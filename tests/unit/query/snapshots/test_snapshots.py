@@ -10,16 +10,17 @@ import pytest
 
 from tests.sql_world import SqlWorld, answer_view_tasks
 from tilth.base.errors import ErrorKind, TilthError
-from tilth.catalog import SchemaChangedError
+from tilth.catalog import ResultFolder, SchemaChangedError
 from tilth.control.running import SHOWN_CHARACTERS_MAX, Origin
 from tilth.grammar.errors import UnsupportedSqlError
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskSpec
 from tilth.query.errors import SnapshotLostError
+from tilth.query.snapshots import snapshots
 from tilth.query.snapshots.pins import PIN_MS, Pins
 from tilth.query.snapshots.predicates import Compare, Comparison, Undecided
 from tilth.query.snapshots.snapshots import READER_LEASE_MS
-from tilth.storage import PartFileNotFoundError, local_root
+from tilth.storage import Folder, PartFileNotFoundError, local_root
 
 
 @pytest.fixture
@@ -78,6 +79,33 @@ def test_a_large_result_gets_a_folder_in_the_storage_of_its_table_until_its_end(
     assert all(each.removed_ms for each in world.catalog.results.all().values())
     with pytest.raises(TilthError, match="this query has ended"):
         service.open_result("q")
+
+
+def test_a_result_that_cannot_be_removed_or_comes_after_the_end_is_left_to_the_cleaner(
+    world: SqlWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, results = world.engine.snapshots, world.catalog.results
+
+    def fail(folder: Folder) -> None:
+        raise OSError(f"the storage is away: {folder}")
+
+    with monkeypatch.context() as patched, service.opened("q", database="default", prune=True):
+        folder = service.open_result("q")
+        patched.setattr(snapshots, "remove_folder", fail)
+    assert results.all()[folder.path].removed_ms
+    opened = service.opened("late", database="default", prune=True)
+    opened.__enter__()
+    add = results.add
+
+    def end_first(path: str, folder: ResultFolder) -> None:
+        opened.__exit__(None, None, None)
+        add(path, folder)
+
+    monkeypatch.setattr(results, "add", end_first)
+    with pytest.raises(TilthError, match="this query has ended"):
+        service.open_result("late")
+    assert len(results.all()) == 2
+    assert all(each.removed_ms for each in results.all().values())
 
 
 def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_between(

@@ -110,7 +110,7 @@ def ranges_wanted(parts: int, size: int, *, task_bytes: int, range_bytes_min: in
     if size <= task_bytes:
         return 1
     ranges = min(size // task_bytes if parts == 1 else -(-size // task_bytes), MERGE_RANGES_MAX)
-    return int(max(1, min(ranges, size // range_bytes_min) if range_bytes_min else ranges))
+    return max(1, min(ranges, size // range_bytes_min)) if range_bytes_min else ranges
 
 
 def why_cut(ranges: int, *, task_bytes: int) -> str:
