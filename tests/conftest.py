@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import psutil
@@ -21,6 +22,9 @@ from tools.broker import JARS, JAVA_HOME, Broker
 from tools.durations import slow_files
 from tools.lanes import BROKER_VARIABLE
 from tools.postgres import Postgres
+
+if TYPE_CHECKING:
+    from tests.lane_spark import LaneSpark
 
 #: Inherited by everything that a test starts, so that orphans are found too.
 SESSION_VARIABLE = "TILTH_TEST_SESSION"
@@ -60,12 +64,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the slowest files first, so that no process is left with one in the end, and behind all others those that
-    need the lane's Spark to be gone, so that it is ended once.
+    """Puts the files that start a Spark of their own first, before their process has that of the lane, then the slowest
+    ones, so that no process is left with one in the end.
     """
     alone = {item.path for item in items if "no_spark" in getattr(item, "fixturenames", ())}
     seconds = slow_files()
-    items.sort(key=lambda item: (item.path in alone, -seconds.get(item.location[0], 0.0)))
+    items.sort(key=lambda item: (item.path not in alone, -seconds.get(item.location[0], 0.0)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -119,6 +123,23 @@ def own_broker(java_home: Path, tmp_path: Path) -> Iterator[Broker]:
     own.start()
     yield own
     own.stop()
+
+
+@pytest.fixture(scope="session")
+def lane_spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaneSpark]:
+    """The Spark of the process, which starts when a test wants it."""
+    # Here, not there: tests of lane 1 do without Spark.
+    from tests.lane_spark import LaneSpark
+
+    lane = LaneSpark(tmp_path_factory.mktemp("spark"))
+    yield lane
+    lane.end()
+
+
+@pytest.fixture(scope="module")
+def no_spark(lane_spark: LaneSpark) -> None:
+    """No Spark in this process: for tests that start one of their own."""
+    lane_spark.end()
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,10 @@ REPORTS = ROOT / ".cache" / "durations"
 PAGE = ROOT / "tests" / "durations.md"
 #: Tests and files that are listed.
 TESTS_SHOWN = 20
-FILES_SHOWN = 40
+FILES_SHOWN = 80
 _FILE_ROW = re.compile(r"^\| `(tests/[^`]+)` \| ([\d.]+) \|$", re.MULTILINE)
 #: Lanes of `make test`.
-LANES = ("1", "2", "3")
+LANES = ("1", "2")
 
 
 @dataclass(frozen=True, slots=True)

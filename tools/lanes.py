@@ -33,10 +33,12 @@ CLASS_DATA = [sys.executable, "-m", "tools.class_data"]
 FAST = ("tests/tidy", "tests/unit", "tests/property", "tests/docs")
 #: Slowest tests that a lane shows in the end.
 SLOWEST_SHOWN = 20
-#: A process has one Spark: the tests that share that of tests/integration run in a lane of their own.
-SLOW = {"2": ("tests/simulation", "tests/acceptance"), "3": ("tests/integration",)}
-#: Lanes of `make test-long`: all of these, and the tests with examples.
-LONG = {"long-1": ("tests/property", *SLOW["2"]), "long-2": SLOW["3"]}
+#: One lane, so that no process is idle before the last file.
+SLOW = ("tests/simulation", "tests/acceptance", "tests/integration")
+#: Lane of `make test-long`: all of these, and the tests with examples.
+LONG = ("tests/property", *SLOW)
+#: Processes of lane 2 beyond those of lane 1: its tests wait for kills, leases and starts, and others run meanwhile.
+WAITING_JOBS = 1
 #: Without the tests and the cases that are marked so.
 NOT_LONG = ("-m", "not long")
 
@@ -47,7 +49,7 @@ class LaneFailedError(Exception):
 
 class Lanes:
     def __init__(self, jobs: int) -> None:
-        self._jobs = str(jobs)
+        self._jobs = jobs
         self._seconds: list[tuple[str, float]] = []
 
     def style(self) -> None:
@@ -62,19 +64,17 @@ class Lanes:
     def fast(self) -> None:
         """Lane 1."""
         with self._timed("lane 1"):
-            self._pytest("1", "worksteal", FAST, *NOT_LONG)
+            self._pytest("1", self._jobs, "worksteal", FAST, *NOT_LONG)
 
     def slow(self) -> None:
-        """Lanes 2 and 3, which need a broker."""
-        for lane, folders in SLOW.items():
-            with self._timed(f"lane {lane}"):
-                self._in_files(lane, folders, *NOT_LONG)
+        """Lane 2, which needs a broker."""
+        with self._timed("lane 2"):
+            self._in_files("2", SLOW, *NOT_LONG)
 
     def long(self) -> None:
         """Every test with every case; needs a broker."""
-        for lane, folders in LONG.items():
-            with self._timed(lane):
-                self._in_files(lane, folders)
+        with self._timed("long"):
+            self._in_files("long", LONG)
 
     def summary(self) -> str:
         total = sum(seconds for _, seconds in self._seconds)
@@ -83,12 +83,12 @@ class Lanes:
 
     def _in_files(self, lane: str, folders: Sequence[str], *options: str) -> None:
         """The tests of a file, which share a node or a Spark, stay together; the order is that of tests/conftest.py."""
-        self._pytest(lane, "loadfile", folders, "--no-loadscope-reorder", *options)
+        self._pytest(lane, self._jobs + WAITING_JOBS, "loadfile", folders, "--no-loadscope-reorder", *options)
 
-    def _pytest(self, lane: str, distribution: str, folders: Sequence[str], *options: str) -> None:
+    def _pytest(self, lane: str, jobs: int, distribution: str, folders: Sequence[str], *options: str) -> None:
         """Run the tests of a lane; their durations are recorded, and the slowest are shown."""
         report = f"--junitxml={report_of(lane)}"
-        command = [sys.executable, "-m", "pytest", "-n", self._jobs, "--dist", distribution, report]
+        command = [sys.executable, "-m", "pytest", "-n", str(jobs), "--dist", distribution, report]
         self._run([*command, f"--durations={SLOWEST_SHOWN}", *options, *folders])
 
     def _run(self, command: Sequence[str]) -> None:
@@ -172,7 +172,7 @@ def _run_chosen(lanes: Lanes, which: str) -> None:
         with _broker_and_class_data() as wait_for_them:
             lanes.fast()
             wait_for_them()
-            # Types are checked beside the longest lanes.
+            # Types are checked beside the longest lane.
             with _beside(TYPES):
                 lanes.slow()
 
@@ -181,7 +181,9 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.lanes", description="Runs the lanes of tests.")
     parser.add_argument("which", nargs="?", choices=("all", "fast", "lint", "long"), default="all")
-    parser.add_argument("--jobs", type=int, default=2, help="processes that run the tests of a lane")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="processes that run the tests of lane 1; lane 2 has one more"
+    )
     arguments = parser.parse_args()
     lanes = Lanes(arguments.jobs)
     try:

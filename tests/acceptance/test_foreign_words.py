@@ -33,7 +33,7 @@ NOT_KNOWN_BEFORE = [("clickhouse", "CREATE TABLE shop.tiers", "STORAGE_NOT_FOUND
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNode]:
+def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNode]:
     with tilth.open(tmp_path_factory.mktemp("foreign")) as opened:
         opened.sql("CREATE DATABASE d")
         yield opened

@@ -1,57 +1,14 @@
-"""One Spark for all tests of this lane that run it in their own process.
-
-Covers: starting it when a test first wants it, ending it when a test needs another one. Does not cover: nodes that are
-processes of their own. Always holds: a process has one Spark at a time; a test leaves the root session as it found it.
-"""
+"""The Spark of the process, for the tests that share it; they leave the root session as they found it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tilth.warehouse import WorkerSession, class_data, warehouse_settings
-from tools.class_data import CLASS_DATA
-
-
-class LaneSpark:
-    """The Spark of a lane, which starts again after it was ended for a test."""
-
-    def __init__(self, folder: Path) -> None:
-        settings = warehouse_settings(CLASS_DATA | {"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
-        self._session = WorkerSession(
-            settings,
-            folder=str(folder / "spark"),
-            log_folder=str(folder / "log"),
-            class_data=class_data(settings, default=folder),
-        )
-
-    def running(self) -> WorkerSession:
-        if not self._session.is_alive():
-            self._session.start()
-            self._session.warm()
-        return self._session
-
-    def end(self) -> None:
-        """Leave the process to another Spark."""
-        self._session.stop()
-
-
-@pytest.fixture(scope="session")
-def lane_spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaneSpark]:
-    lane = LaneSpark(tmp_path_factory.mktemp("spark"))
-    yield lane
-    lane.end()
+from tests.lane_spark import LaneSpark
+from tilth.warehouse import WorkerSession
 
 
 @pytest.fixture(scope="module")
 def spark(lane_spark: LaneSpark) -> WorkerSession:
     """A running Spark that all tests share."""
     return lane_spark.running()
-
-
-@pytest.fixture(scope="module")
-def no_spark(lane_spark: LaneSpark) -> None:
-    """No Spark in this process: for tests that start one of their own."""
-    lane_spark.end()

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.integration.ingest.file_topic import FileMessage
 from tests.integration.ingest.ingest_world import schema_of
 from tests.integration.ingest.message_kinds import BROKEN, COLUMNS, FORMATS, Planned, good, no_number, without_key
-from tests.integration.ingest.round_world import FileMessage
 from tests.long import examples
 from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock

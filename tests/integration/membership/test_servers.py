@@ -36,6 +36,8 @@ from tools.worker_process import WorkerRun
 pytestmark = pytest.mark.integration
 
 SECONDS_MAX = 90.0
+#: Interval of polls: each is a query, and costs ten milliseconds of processor time.
+POLL_SECONDS = 0.2
 NAMES = ("a", "b")
 GONE_SECONDS = 3.0
 TOKEN = "a-token-of-this-test-0123456789"
@@ -123,7 +125,7 @@ class World:
         while not is_so():
             logs = "\n".join(node.log_tail() for node in self.nodes.values())
             assert time.monotonic() - started < SECONDS_MAX, f"{otherwise}\n{logs}"
-            time.sleep(0.05)
+            time.sleep(POLL_SECONDS)
         return time.monotonic() - started
 
     def wait_for_rows(self, name: str) -> float:

@@ -33,6 +33,8 @@ pytestmark = pytest.mark.integration
 
 TOKEN = "a-token-of-this-test-0123456789"
 SECONDS_MAX = 90.0
+#: Interval of polls: each is a query, and costs ten milliseconds of processor time.
+POLL_SECONDS = 0.2
 #: A JVM that hangs is found in ten seconds.
 QUICK = {"warehouse.heartbeat-interval": "1 s", "warehouse.hang-bound": "8 s"}
 _names = itertools.count()
@@ -87,7 +89,7 @@ class World:
         started = time.monotonic()
         while not is_so():
             assert time.monotonic() - started < SECONDS_MAX, f"{otherwise}: {self.workers()}\n{self._logs()}"
-            time.sleep(0.05)
+            time.sleep(POLL_SECONDS)
         return time.monotonic() - started
 
     def _logs(self) -> str:

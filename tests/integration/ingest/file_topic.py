@@ -1,0 +1,80 @@
+"""A topic of files, which Spark's tasks read in place of a broker's and which counts who fetched what.
+
+Always holds: it imports no more than the process from which Python workers are forked; they import this module.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilth.base.clock import Clock
+from tilth.ingest.kafka.broker import Fetched
+from tilth.ingest.settings import KafkaConfig
+from tilth.model.offset import OffsetRange
+
+#: A batch of `fetch`, so that a round has several.
+BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FileMessage:
+    number: int
+    content: bytes | None
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def key(self) -> bytes | None:
+        return f"k{self.number}".encode()
+
+    def offset(self) -> int:
+        return self.number
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_735_689_601_500 + self.number
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return None
+
+    def __len__(self) -> int:
+        return len(self.content or b"")
+
+
+@dataclass(frozen=True, slots=True)
+class FileTopic:
+    """A topic as Spark's tasks see it; goes to them."""
+
+    folder: Path
+    name: str = "topic"
+
+    def put(self, partitions: Sequence[Sequence[bytes | None]]) -> None:
+        """All messages, by partition; an empty text in place of a message is a hole."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number, values in enumerate(partitions):
+            messages = [FileMessage(offset, value) for offset, value in enumerate(values)]
+            (self.folder / f"{number}").write_bytes(pickle.dumps(messages))
+
+    def messages(self, partition: int) -> list[FileMessage]:
+        found: list[FileMessage] = pickle.loads((self.folder / f"{partition}").read_bytes())
+        return found
+
+    def fetch(self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> Iterator[Fetched]:
+        """As kafka.fetch."""
+        for each in ranges:
+            with open(self.folder / "fetches", "a") as log:
+                log.write(f"{each.partition} {each.start} {each.end}\n")
+            messages = [m for m in self.messages(each.partition)[each.start : each.end] if m.content != b""]
+            for start in range(0, len(messages), BATCH):
+                yield Fetched(topic=self.name, partition=each.partition, messages=messages[start : start + BATCH])
+
+    def fetched(self) -> Counter[tuple[int, int]]:
+        """How often each offset of each partition was asked for."""
+        counts: Counter[tuple[int, int]] = Counter()
+        for line in (self.folder / "fetches").read_text().splitlines():
+            partition, start, end = map(int, line.split())
+            counts.update((partition, offset) for offset in range(start, end))
+        return counts

@@ -1,0 +1,35 @@
+"""One Spark for all tests of a process that run it in their own process.
+
+Covers: starting it when a test first wants it, ending it when a test needs another one. Does not cover: nodes that are
+processes of their own. Always holds: a process has one Spark at a time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilth.warehouse import WorkerSession, class_data, warehouse_settings
+from tools.class_data import CLASS_DATA
+
+
+class LaneSpark:
+    """The Spark of a lane, which starts again after it was ended for a test."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = warehouse_settings(CLASS_DATA | {"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
+        self._session = WorkerSession(
+            settings,
+            folder=str(folder / "spark"),
+            log_folder=str(folder / "log"),
+            class_data=class_data(settings, default=folder),
+        )
+
+    def running(self) -> WorkerSession:
+        if not self._session.is_alive():
+            self._session.start()
+            self._session.warm()
+        return self._session
+
+    def end(self) -> None:
+        """Leave the process to another Spark."""
+        self._session.stop()
