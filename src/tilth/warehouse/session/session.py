@@ -424,6 +424,8 @@ class WorkerSession:
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
 
+        from tilth.warehouse.session.java_names import remember_names
+
         if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
             raise SessionTakenError(
                 "this process already runs a Spark of its own",
@@ -453,6 +455,7 @@ class WorkerSession:
                     self._settings.nice,
                 )
                 self._jvm_process = gateway.proc
+                remember_names(gateway)
                 # Hidden properties are set after the launch: the launcher writes properties into Java's command line.
                 for key, value in hidden.items():
                     conf.set(key, value)
