@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.long import cases
 from tilth.grammar.text.date_diff import with_unit_diff
@@ -30,14 +31,19 @@ def clickhouse() -> Iterator[ClickHouse]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def sides(spark: WorkerSession, clickhouse: ClickHouse) -> Sides:
+def _uncompiled(spark: WorkerSession) -> SparkSession:
+    """Compiling expressions of this length takes ten times as long as computing them for a handful of rows. The
+    oracle's command compares what is compiled.
+    """
     session = spark.session.newSession()
-    # Compiling expressions of this length takes ten times as long as computing them for a handful of rows. The
-    # oracle's command compares what is compiled.
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    made = Sides(session, clickhouse)
+    return session
+
+
+@pytest.fixture(scope="module")
+def sides(spark: WorkerSession, clickhouse: ClickHouse) -> Sides:
+    made = Sides(_uncompiled(spark), clickhouse)
     made.create("h", COLUMNS, ROWS)
     return made
 
@@ -73,7 +79,7 @@ def test_queries(sides: Sides) -> None:
 
 @pytest.mark.parametrize("zone", cases(ZONES))
 def test_times_in_a_zone(spark: WorkerSession, zone: str) -> None:
-    session = spark.session.newSession()
+    session = _uncompiled(spark)
     session.conf.set("spark.sql.session.timeZone", zone)
     with ClickHouse(zone) as clickhouse:
         zoned = Sides(session, clickhouse)
