@@ -28,6 +28,7 @@ from tilth.maintenance.mutate.task_spark import (
 )
 from tilth.maintenance.one_part.task_spark import MergeFacts, MergeTask
 from tilth.maintenance.work.procedure import Input, Rebaser
+from tilth.maintenance.work.task_spark import RebaseFacts, RebaseOrder, RebaseTask
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.part import DataFile, Part, WrittenPart
@@ -84,6 +85,10 @@ class MergeWorker:
         #: Called with each rebase before it is done.
         self.on_rebase: Callable[[Input], None] = lambda _: None
         self.rebases = 0
+        #: Called with each rebase that is a task before it is done; may raise what the task fails with.
+        self.on_rebase_task: Callable[[RebaseTask], None] = lambda _: None
+        #: Rebases that were tasks, as they were sent.
+        self.rebase_tasks: list[RebaseTask] = []
 
     def attach(self, reports: WorkerReports) -> None:
         self.reports = reports
@@ -130,6 +135,8 @@ class MergeWorker:
         match spec.kind:
             case TaskKind.MUTATE:
                 self._mutate(spec)
+            case TaskKind.REBASE:
+                self._rebase(spec)
             case TaskKind.COPY:
                 # Files that are there in name only are what was written.
                 copies = msgspec.msgpack.decode(spec.payload, type=CopyTask).items
@@ -138,6 +145,51 @@ class MergeWorker:
                 self.reports.finished(spec.id, TaskResult(payload=facts, actual=Cost(seconds=1.0)))
             case _:
                 self._merge(spec)
+
+    def _rebase(self, spec: TaskSpec) -> None:
+        """One Spark task for all."""
+        assert self.reports is not None
+        task = msgspec.msgpack.decode(spec.payload, type=RebaseTask)
+        self.rebase_tasks.append(task)
+        try:
+            self.on_rebase_task(task)
+        except TilthError as error:
+            self.reports.failed(spec.id, error)
+            return
+        written: list[WrittenDelta | None] = []
+        for order in task.orders:
+            gone = {place for each in order.before for place in self.deletes[each.file.name][order.file.name]}
+            n = sum(each is not None for each in written)
+            sources = [source for _, source in order.changed]
+            written.append(self.rebased(order, sources, gone, txn=task.txn, task=task.first_task, n=n))
+        facts = msgspec.msgpack.encode(RebaseFacts(written=tuple(written)))
+        self.reports.finished(spec.id, TaskResult(payload=facts, actual=Cost(seconds=1.0)))
+
+    def rebased(
+        self, order: RebaseOrder, sources: Sequence[PartSource], gone: set[int], *, txn: int, task: int, n: int
+    ) -> WrittenDelta | None:
+        """What these changes are for the part, without the rows that are gone already; those are more then."""
+        file = order.file.name
+        where = {origin: place for place, origin in enumerate(self.origins.get(file, ()))}
+        found = {
+            where[source.file.name, place]
+            for source in sources
+            for delta in source.deltas
+            for place in self.deletes.get(delta.file.name, {}).get(source.file.name, ())
+            if (source.file.name, place) in where
+        }
+        fresh = found - gone
+        gone |= fresh
+        if not fresh:
+            return None
+        name = file_name(txn=txn, task=task, attempt=0, n=n, extension="arrow")
+        self.deletes[name] = {file: frozenset(fresh)}
+        return WrittenDelta(
+            kind=DeltaKind.CHANGES,
+            partition=order.partition,
+            file=DataFile(name=name, size=50, checksum=1),
+            targets=(Target(file=file, deleted=len(fresh)),),
+        )
 
     def _mutate(self, spec: TaskSpec) -> None:
         assert self.reports is not None
@@ -227,29 +279,13 @@ class _FakeRebaser:
         self._gone: set[int] = set()
 
     def rebase(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
-        worker, file = self._worker, self._written.file.name
-        worker.on_rebase(self._made_of)
-        worker.rebases += 1
-        where = {origin: place for place, origin in enumerate(worker.origins.get(file, ()))}
-        found = {
-            where[source.file.name, place]
-            for source in sources
-            for delta in source.deltas
-            for place in worker.deletes.get(delta.file.name, {}).get(source.file.name, ())
-            if (source.file.name, place) in where
-        }
-        fresh = found - self._gone
-        self._gone |= fresh
-        if not fresh:
-            return None
-        name = file_name(txn=txn, task=task, attempt=0, n=n, extension="arrow")
-        worker.deletes[name] = {file: frozenset(fresh)}
-        return WrittenDelta(
-            kind=DeltaKind.CHANGES,
-            partition=self._made_of.partition,
-            file=DataFile(name=name, size=50, checksum=1),
-            targets=(Target(file=file, deleted=len(fresh)),),
+        made, written = self._made_of, self._written
+        self._worker.on_rebase(made)
+        self._worker.rebases += 1
+        order = RebaseOrder(
+            layout=made.layout, partition=made.partition, file=written.file, rows=written.rows, changed=()
         )
+        return self._worker.rebased(order, sources, self._gone, txn=txn, task=task, n=n)
 
 
 def aborted(world: MaintenanceWorld) -> list[str]:

@@ -25,6 +25,7 @@ from tilth.maintenance.copies.task_spark import copy_runner
 from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.one_part.task_spark import flush_runner, merge_runner
 from tilth.maintenance.work import part_work as op_module
+from tilth.maintenance.work.task_spark import rebase_runner
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.testing import Fault, FaultyKV
 from tilth.warehouse import Runner, TaskContext, WorkerReports
@@ -64,6 +65,7 @@ class InProcessWorker:
             TaskKind.MERGE: merge_runner(),
             TaskKind.FLUSH: flush_runner(),
             TaskKind.DELTA: delta_runner(),
+            TaskKind.REBASE: rebase_runner(),
             TaskKind.COPY: copy_runner(),
         }
         self._reports: WorkerReports | None = None

@@ -14,6 +14,8 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import check_view, replay_letters
+from tilth.maintenance.damage.checks import TaskChecks
+from tilth.maintenance.damage.task_spark import check_runner
 from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.query.results.answer import Answer
@@ -48,10 +50,15 @@ class SparkWorld:
         self.worker.register(
             TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks)
         )
+        self.worker.register(TaskKind.CHECK, check_runner())
         self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots, write_body))
         self.worker.start()
         self.dispatcher.start()
         self.engine.start()
+
+    def checks(self) -> TaskChecks:
+        """Return what reads files that are said to be damaged."""
+        return TaskChecks(self.catalog, self.dispatcher)
 
     def stop(self) -> None:
         self.engine.stop()

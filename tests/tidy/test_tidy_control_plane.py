@@ -14,12 +14,15 @@ from tests.tidy.sources import PACKAGE, place, python_files, tree_of
 READERS = {
     "PartRebaser",
     "ScratchWriter",
+    "check_bytes",
+    "check_file",
     "footer_rows",
     "iter_source",
     "live_hashes",
     "load_changes",
     "merge_parts",
     "open_part",
+    "read_copies",
     "read_deletes",
     "read_own",
     "read_part",
@@ -31,6 +34,7 @@ READERS = {
     "repeated_keys",
     "resolve_all",
     "resolve_upserts",
+    "states_of",
 }
 #: Rooms whose functions run in tasks and in processes of clients, too.
 BELOW = ("storage", "formats", "datasource", "testing", "client")
@@ -47,7 +51,9 @@ ALLOWED = {
     "query/snapshots/protocol.py": "system tables on their way to a query, and values of defaults",
     "query/language/unpacked.py": "declares the readers of streams",
     "verify/reading.py": "runs in tasks; here for tables up to HERE_BYTES_MAX",
-    "maintenance/work/procedure.py": "rebases of changes that came during a merge: row numbers, changes",
+    "maintenance/damage/checks.py": "files that are said to be damaged: up to HERE_BYTES_MAX",
+    "maintenance/work/procedure.py": "rebases of changes that came during a merge: up to rebases.HERE_BYTES_MAX",
+    "recovery/rebuild.py": "runs where no server does",
     "ingest/rounds/keep.py": "runs in tasks of a round",
     "ingest/rounds/letters.py": "runs in tasks of a round",
     "ingest/rounds/upserts.py": "runs in tasks of a round",

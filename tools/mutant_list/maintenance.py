@@ -327,13 +327,39 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="changes-for-one-range-only",
         breaks="what changes rows while a merge is cut into ranges is lost where another range has them",
-        path="src/tilth/maintenance/work/attempt.py",
-        old="new = [(arrived, newer(arrived.input.sources, written.seen, deltas)) for arrived in written.arrived]",
-        new="new = ((arrived, newer(arrived.input.sources, written.seen, deltas)) for arrived in written.arrived)",
+        path="src/tilth/maintenance/work/rebases.py",
+        old="new = [(each, newer(each.input.sources, self.seen, deltas)) for each in self._arrived]",
+        new="new = [(each, newer(each.input.sources, self.seen, deltas)) for each in self._arrived[:1]]",
         tests=(
             "tests/unit/maintenance/merge/test_cut_merges.py::"
             "test_changes_that_come_meanwhile_reach_the_range_of_each_row",
         ),
+    ),
+    Mutant(
+        name="rebased-rounds-out-of-order",
+        breaks="changes of a later round apply before those of an earlier one",
+        path="src/tilth/maintenance/work/rebases.py",
+        old="10**digits if is_long else job.tasks",
+        new="job.tasks",
+        tests=("tests/unit/maintenance/work/test_rebases.py::test_names_of_later_rounds_follow_those_of_earlier_ones",),
+    ),
+    Mutant(
+        name="lost-rebase-writes-over-its-successor",
+        breaks="a task that was lost and goes on writes into the file of the one that was sent instead",
+        path="src/tilth/maintenance/work/rebases.py",
+        old="first = self._numbers.first + self.sends * self._numbers.each",
+        new="first = self._numbers.first",
+        tests=(
+            "tests/unit/maintenance/work/test_rebases.py::test_a_task_that_is_lost_is_sent_again_under_other_names",
+        ),
+    ),
+    Mutant(
+        name="unknown-file-counts-as-good",
+        breaks="a damaged file leaves the book where nobody could check it",
+        path="src/tilth/maintenance/damage/book.py",
+        old="if before is not None and not state.unknown:",
+        new="if before is not None:",
+        tests=("tests/unit/maintenance/damage/test_book.py::test_a_store_that_is_away_is_no_damage_and_ends_none",),
     ),
     Mutant(
         name="ranges-below-old-marks",

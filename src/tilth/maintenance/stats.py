@@ -119,6 +119,13 @@ class MaintenanceNumbers:
     merge_ranges: int = counter(
         "tilth_merge_ranges_total", "Key ranges that merges made which were cut (`merge_task_bytes`), a task each."
     )
+    rebased_rows: int = counter(
+        "tilth_rebased_rows_total",
+        "Rows that had changed while their parts were rewritten, and that were changed in the result, too.",
+    )
+    rebase_tasks: int = counter(
+        "tilth_rebase_tasks_total", "Tasks that rebased such changes, where they were too many for the server."
+    )
     flushed_bytes: int = counter(
         "tilth_flushed_bytes_total", "Bytes of the parts that flushes made.", twin="bytes_flushed_total"
     )

@@ -127,6 +127,18 @@ class TaskKind(StrEnum):
             is_yielding=True,
         ),
     )
+    #: Changes that came to the sources of a part while that was written are brought onto it; its commit waits for it.
+    REBASE = (
+        "rebase",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=100.0 * MIB,
+            output=0.1,
+            memory=4.0,
+            memory_max=512 * MIB,
+            work=(WorkKind.MAINTENANCE,),
+        ),
+    )
     #: Copies of files are compared, or made.
     COPY = (
         "copy",
@@ -138,6 +150,19 @@ class TaskKind(StrEnum):
             memory_max=64 * MIB,
             work=(WorkKind.MAINTENANCE,),
             is_yielding=True,
+        ),
+    )
+    #: Files that are said to be damaged are read.
+    CHECK = (
+        "check",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=100.0 * MIB,
+            output=0.0,
+            memory=1.0,
+            memory_max=64 * MIB,
+            work=(WorkKind.MAINTENANCE,),
+            is_statement=True,
         ),
     )
     QUERY = (

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         read_part,
         write_parts,
     )
-    from tilth.storage.parts.rowmap import remove_row_map
+    from tilth.storage.parts.rowmap import MAP_ROW_BYTES, remove_row_map
     from tilth.storage.parts.segments import (
         read_segment,
         shape_rows,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     )
     from tilth.storage.store.backends.local import sync_local_folder
     from tilth.storage.store.backends.marker import LOCATION_FILE, StoreLocationError
-    from tilth.storage.store.files.copying import CopyCheck, check_copies, make_copy, missing_copies, remove_copies
+    from tilth.storage.store.files.copying import CopyCheck, make_copy, missing_copies, read_copies, remove_copies
     from tilth.storage.store.files.files import (
         are_there,
         check_size,

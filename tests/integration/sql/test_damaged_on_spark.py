@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.spark_world import SparkWorld
+from tilth.maintenance import DamageBook
+from tilth.maintenance.damage import checks
 from tilth.model.part import DataFile, Part
+from tilth.model.task import TaskKind, TaskState
 from tilth.storage import data_folder
 
 pytestmark = pytest.mark.integration
@@ -107,6 +110,27 @@ def test_a_page_in_the_middle_shows_during_the_scan_only(world: SparkWorld) -> N
     left = sum(part.rows for part in parts if part.name != bad.name)
     assert [column[0].as_py() for column in answer.table.columns] == [left, left, 129]
     assert f"{bad.rows} rows are missing" in answer.notices[0]
+
+
+def test_many_bytes_are_checked_in_tasks(world: SparkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the findings of the server, about a second."""
+    parts = three_parts(world, "tasks", "SETTINGS cnch_vw_write = 'default'")
+    world.run("DELETE FROM tasks WHERE k = 25")
+    snapshot = world.catalog.parts.snapshot(world.table("tasks").uuid)
+    [delta] = snapshot.deltas
+    spoil_page(path_of(world, "tasks", parts[1].file))
+    cut(path_of(world, "tasks", delta.file))
+    found = {}
+    for bytes_max in (1 << 20, -1):
+        monkeypatch.setattr(checks, "HERE_BYTES_MAX", bytes_max)
+        book = DamageBook(world.engine._services.clock, world.catalog, world.engine._services.root, world.checks())
+        book.check_all(snapshot)
+        found[bytes_max] = {name: (each.reason, each.parts) for name, each in book.of(snapshot.table.uuid).items()}
+        world.catalog.state.put("damaged_files", b"")
+    assert found[-1] == found[1 << 20]
+    assert found[-1].keys() == {parts[1].file.name, delta.file.name}
+    [task] = [task for task in world.dispatcher.tasks() if task.kind is TaskKind.CHECK]
+    assert (task.state, task.table) == (TaskState.DONE, "shop.tasks")
 
 
 def test_a_damaged_delta_and_a_segment_that_is_gone_leave_out_what_they_change(world: SparkWorld) -> None:

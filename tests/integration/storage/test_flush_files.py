@@ -25,7 +25,7 @@ from tilth.storage import (
     remove_row_map,
     write_segments,
 )
-from tilth.storage.parts.rowmap import RowMap
+from tilth.storage.parts.rowmap import find_rows
 
 pytestmark = pytest.mark.integration
 SCHEMA = Schema(
@@ -64,10 +64,9 @@ def test_segments_become_a_sorted_part(tmp_path: Path) -> None:
     assert table["v"].to_pylist() == ["1/3", "2/3", "2/4", "1/5", "1/9"]
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"7-0.0-0.parquet", "7-0.0-0.map", "7-0.0-0.filter"}
-    found = RowMap(local_folder(tmp_path), written.file.name)
-    assert found.find(0, np.array([0, 1, 2, 3])).tolist() == [3, 0, 4, -1]
-    assert found.find(1, np.array([1, 0])).tolist() == [1, 2]
-    assert found.find(2, np.array([0])).tolist() == [-1]
+    wanted = {0: np.array([0, 1, 2, 3]), 1: np.array([0, 1]), 2: np.array([0])}
+    found = find_rows(local_folder(tmp_path), written.file.name, wanted)
+    assert {number: rows.tolist() for number, rows in found.items()} == {0: [3, 0, 4, -1], 1: [2, 1], 2: [-1]}
     assert remove_row_map(local_folder(tmp_path), written.file.name)
     assert not remove_row_map(local_folder(tmp_path), written.file.name)
 
@@ -79,10 +78,10 @@ def test_a_row_map_that_is_lost_or_damaged_is_named(tmp_path: Path) -> None:
     assert written is not None
     (tmp_path / "7-0.0-0.map").write_bytes(b"no map")
     with pytest.raises(PartFileCorruptError, match=r"7-0\.0-0\.map"):
-        RowMap(local_folder(tmp_path), written.file.name)
+        find_rows(local_folder(tmp_path), written.file.name, {0: np.array([0])})
     (tmp_path / "7-0.0-0.map").unlink()
     with pytest.raises(PartFileNotFoundError, match=r"7-0\.0-0\.map"):
-        RowMap(local_folder(tmp_path), written.file.name)
+        find_rows(local_folder(tmp_path), written.file.name, {0: np.array([0])})
     # Without changes nobody needs it.
     assert PartRebaser(layout, "all", written.file).rebase([source], txn=7, task=0, n=0) is None
 

@@ -56,7 +56,7 @@ from tilth.storage import (
     write_segments,
 )
 from tilth.storage.parts.key_filter import read_filter
-from tilth.storage.parts.rowmap import RowMap, RowMapWriter
+from tilth.storage.parts.rowmap import RowMapWriter, find_rows
 from tilth.storage.store.files.files import make_folder, new_file, open_file, remove, stamp_of
 from tilth.storage.store.protocol import FileSizeError
 
@@ -328,10 +328,11 @@ def test_row_maps_and_key_filters_lie_beside_a_part(location: Location) -> None:
     with RowMapWriter(layout, part.file.name) as writer:
         writer.write(pa.array([0, 1], pa.uint16()).to_numpy(), pa.array([7, 3], pa.uint32()).to_numpy())
         writer.close()
-    assert RowMap(location.folder, part.file.name).find(1, pa.array([3, 4]).to_numpy()).tolist() == [1, -1]
+    wanted = {1: pa.array([3, 4]).to_numpy()}
+    assert find_rows(location.folder, part.file.name, wanted)[1].tolist() == [1, -1]
     remove_row_map(location.folder, part.file.name)
     with pytest.raises(PartFileNotFoundError):
-        RowMap(location.folder, part.file.name)
+        find_rows(location.folder, part.file.name, wanted)
     assert read_filter(layout, part.file) is None
     write_filter(layout, part.file)
     assert read_filter(layout, part.file) is not None

@@ -183,7 +183,7 @@ class TxnHandle:
         self._sweep = sweep
         self._later = later
         self._may_write_on = has_tasks
-        self.txn = txn
+        self.txn = self._begun = txn
         #: `True` when files may be there that the next commit does not name: of failed attempts of tasks, or of a try
         #: that was refused.
         self._may_leave_files = False
@@ -249,8 +249,10 @@ class TxnHandle:
         self._may_leave_files |= may_have_retried
 
     def narrow(self, tasks: int) -> None:
-        """Record that the numbers of its tasks are below this one, so that no others are searched for files."""
-        outputs = tuple(replace(each, tasks=min(each.tasks, tasks)) for each in self.txn.outputs)
+        """Record that the numbers of its tasks are below this one until the next call, so that no others are searched
+        for files.
+        """
+        outputs = tuple(replace(each, tasks=min(each.tasks, tasks)) for each in self._begun.outputs)
         self.txn = replace(self.txn, outputs=outputs)
 
     def wrote_nothing(self) -> None:

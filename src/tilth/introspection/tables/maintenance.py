@@ -175,7 +175,7 @@ MAINTENANCE_CHOICES = SystemTable(
 def _rows_of_merges(services: Services, _: Pushdown) -> Iterator[Row]:
     now_ms = services.clock.now_ms()
     for task in services.dispatcher.tasks():
-        if task.kind not in (TaskKind.MERGE, TaskKind.MUTATE) or task.state not in (
+        if task.kind not in (TaskKind.MERGE, TaskKind.MUTATE, TaskKind.REBASE) or task.state not in (
             TaskState.PENDING,
             TaskState.RUNNING,
         ):
@@ -191,6 +191,7 @@ def _rows_of_merges(services: Services, _: Pushdown) -> Iterator[Row]:
             elapsed=elapsed,
             progress=min(1.0, elapsed / expected) if expected else 0.0,
             is_mutation=task.kind is TaskKind.MUTATE,
+            is_rebase=task.kind is TaskKind.REBASE,
             input_bytes=task.estimate.input_bytes,
         )
 
@@ -207,6 +208,11 @@ MERGES = SystemTable(
         ColumnDoc("elapsed", NUMBER, "Seconds since a worker took it; 0: none has."),
         ColumnDoc("progress", NUMBER, "The elapsed part of its estimated time, 1 at most; 0: there is no estimate."),
         ColumnDoc("is_mutation", FLAG, "Whether it rewrites parts for a mutation."),
+        ColumnDoc(
+            "is_rebase",
+            FLAG,
+            "Whether it applies changes that came while the result was written, for its commit.",
+        ),
         ColumnDoc("input_bytes", INTEGER, "Bytes that it is expected to read."),
         ColumnDoc("started", TIME, "When a worker took it; NULL: none has."),
         ColumnDoc("reason", TEXT, "Why it runs where it does, or why it waits."),

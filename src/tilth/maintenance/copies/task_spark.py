@@ -16,7 +16,7 @@ import msgspec
 from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
 from tilth.model.task import Cost
-from tilth.storage import Folder, check_copies, make_copy
+from tilth.storage import Folder, make_copy, read_copies
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 #: Files of one task that are worked on at a time.
@@ -72,7 +72,7 @@ def work_on_copies(work: CopyTask, *, task: int, attempt: int) -> tuple[CopyFact
 
 def _fact(folder: Folder, item: CopyItem) -> CopyFact:
     if item.replica is None:
-        check = check_copies(folder, item.file)
+        check = read_copies(folder, item.file)
         is_lost = len(check.wrong) == len(folder.root.locations)
         return CopyFact(wrong=check.wrong, away=check.away, is_lost=is_lost)
     try:

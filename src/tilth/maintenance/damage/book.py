@@ -5,7 +5,8 @@ agrees: it is missing, or its size or checksum is not what was written. It leave
 right again, which is checked as soon as its size, inode or time differs from what it was, and when its table does not
 need it any more. The book is a value in the catalog: a restart begins with it.
 
-Covers: knowing. Does not cover: what is done about it (left_out.py for merges and flushes, sql for queries).
+Covers: knowing. Does not cover: reading the files (checks.py), what is done about it (left_out.py for merges and
+flushes, query for queries).
 Always holds: a store that is away is no damage; a file whose bytes are right is never in the book for long.
 """
 
@@ -21,11 +22,13 @@ from tilth.base.clock import Clock
 from tilth.base.errors import CorruptError, RetryError, TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError
+from tilth.maintenance.damage.checks import ChecksHere, FileChecks
+from tilth.maintenance.damage.task_spark import CheckedFile, FileFinding
 from tilth.model.copy_note import CopyNote
 from tilth.model.delta import Delta, by_file
 from tilth.model.part import DataFile, Part
 from tilth.model.snapshot import Snapshot
-from tilth.storage import Folder, Roots, check_copies, check_file, check_size, data_folder, stamp_of
+from tilth.storage import Folder, Roots, check_size, data_folder, stamp_of
 
 #: Files that are remembered; more of them are a lost disk.
 FILES_MAX = 1_000
@@ -66,11 +69,12 @@ class _Wanted:
 class DamageBook:
     """Damaged files of all tables of this server. For any thread."""
 
-    def __init__(self, clock: Clock, catalog: Catalog, root: Roots) -> None:
-        """`root`: the folders below which the tables' folders are."""
+    def __init__(self, clock: Clock, catalog: Catalog, root: Roots, checks: FileChecks | None = None) -> None:
+        """`root`: the folders below which the tables' folders are. `checks`: reads files; None: in this process."""
         self._clock = clock
         self._catalog = catalog
         self._root = root
+        self._checks = checks or ChecksHere()
         self._lock = threading.Lock()
         self._files = {(each.table, each.file.name): each for each in _decoded(catalog.state.get(_NAME))}
         self._checked_ms = 0
@@ -104,7 +108,7 @@ class DamageBook:
         if not isinstance(error, CorruptError) or not (path := error.facts.get("file")):
             return None
         wanted = _wanted(parts, deltas).get(path.rpartition("/")[2])
-        return None if wanted is None else self._check(table, wanted)
+        return None if wanted is None else self._check(table, [wanted])[0]
 
     def has_other_copies(self, snapshot: Snapshot, error: TilthError) -> bool:
         """Return whether a query of the snapshot may succeed with copies in other replicas than those that it met;
@@ -117,7 +121,7 @@ class DamageBook:
         if not root.replicas or wanted is None:
             return False
         if isinstance(error, CorruptError):
-            return self._check(table, wanted) is None
+            return self._check(table, [wanted]) == [None]
         return isinstance(error, UnavailableError | RetryError)
 
     def check_sizes(self, snapshot: Snapshot) -> None:
@@ -125,22 +129,23 @@ class DamageBook:
         book are good again. Raises StoreAwayError."""
         table = snapshot.table.uuid
         folder, known = data_folder(self._root, table), self.of(table)
+        wrong: list[_Wanted] = []
         for name, wanted in _wanted(snapshot.parts, snapshot.deltas).items():
             if name in known:
-                self._check_again(known[name])
+                wrong += self._changed(known[name])
                 continue
             try:
                 check_size(folder, wanted.file, is_delta=wanted.is_delta)
             except CorruptError:
-                self._check(table, wanted)
+                wrong.append(wanted)
+        self._check(table, wrong)
 
     def check_all(self, snapshot: Snapshot) -> None:
         """`check_sizes`, and the checksums of all files: reads every byte. Raises StoreAwayError."""
         self.check_sizes(snapshot)
         known = self.of(snapshot.table.uuid)
-        for name, wanted in _wanted(snapshot.parts, snapshot.deltas).items():
-            if name not in known:
-                self._check(snapshot.table.uuid, wanted)
+        wanted = _wanted(snapshot.parts, snapshot.deltas)
+        self._check(snapshot.table.uuid, [each for name, each in wanted.items() if name not in known])
 
     def recheck(self, now_ms: int) -> None:
         """Check once in a while, on a thread of its own, whether files in the book are good again or not needed."""
@@ -170,60 +175,65 @@ class DamageBook:
             return
         needed = _wanted(snapshot.parts, snapshot.deltas)
         self._forget([each for each in known if each.file.name not in needed], "no part needs it any more")
+        changed: list[_Wanted] = []
         for each in known:
             wanted = needed.get(each.file.name)
             if wanted is None:
                 continue
             if wanted.parts != each.parts:
                 self._note(msgspec.structs.replace(each, parts=wanted.parts))
-            self._check_again(each)
+            changed += self._changed(each)
+        self._check(table, changed)
 
-    def _check_again(self, known: DamagedFile) -> None:
-        """Check a file of the book that is not as it was when it was checked last."""
-        if stamp_of(data_folder(self._root, known.table), known.file.name) != known.stamp:
-            self._check(known.table, _Wanted(known.file, known.is_delta, known.parts))
+    def _changed(self, known: DamagedFile) -> list[_Wanted]:
+        """Return the file if it is not as it was when it was checked last, to be checked again."""
+        if stamp_of(data_folder(self._root, known.table), known.file.name) == known.stamp:
+            return []
+        return [_Wanted(known.file, known.is_delta, known.parts)]
 
-    def _check(self, table: str, wanted: _Wanted) -> DamagedFile | None:
-        """Read the file; what is wrong with it, which then stands in the book."""
+    def _check(self, table: str, wanted: Sequence[_Wanted]) -> list[DamagedFile | None]:
+        """Read files; return what is wrong with each, which then stands in the book."""
+        if not wanted:
+            return []
         folder = data_folder(self._root, table)
-        stamp: tuple[int, ...] = ()
-        if folder.root.replicas:
-            self._note_wrong_copies(table, folder, wanted.file)
+        # Before they are read: a file that is written anew meanwhile is checked again.
+        stamps = [self._stamp(folder, each.file.name) for each in wanted]
+        files = [CheckedFile(file=each.file, is_delta=each.is_delta) for each in wanted]
+        states = self._checks.states(table, folder, files)
+        return [self._judge(table, *found) for found in zip(wanted, stamps, states, strict=True)]
+
+    def _stamp(self, folder: Folder, name: str) -> tuple[int, ...]:
         try:
-            stamp = stamp_of(folder, wanted.file.name)
-            check_file(folder, wanted.file, is_delta=wanted.is_delta)
-        except (CorruptError, OSError) as error:
-            with self._lock:
-                before = self._files.get((table, wanted.file.name))
+            return stamp_of(folder, name)
+        except (TilthError, OSError):
+            # Reading the file gives the reason.
+            return ()
+
+    def _judge(self, table: str, wanted: _Wanted, stamp: tuple[int, ...], state: FileFinding) -> DamagedFile | None:
+        now_ms = self._clock.now_ms()
+        # Wrong copies are made anew where a right one is left.
+        self._catalog.copies.note(
+            CopyNote(table=table, replica=replica, file=wanted.file, since_ms=now_ms, reason=reason)
+            for replica, reason in state.wrong.items()
+        )
+        with self._lock:
+            before = self._files.get((table, wanted.file.name))
+        if state.damaged:
             found = DamagedFile(
                 table=table,
                 file=wanted.file,
                 is_delta=wanted.is_delta,
-                reason=str(error),
-                since_ms=self._clock.now_ms() if before is None else before.since_ms,
+                reason=state.damaged,
+                since_ms=now_ms if before is None else before.since_ms,
                 parts=wanted.parts,
                 stamp=stamp,
             )
             self._note(found)
             return found
-        except TilthError:
-            # The store is away, or does not answer: that says nothing about the file.
-            return None
-        with self._lock:
-            before = self._files.get((table, wanted.file.name))
-        if before is not None:
+        # A store that is away, or a check that nobody could make, says nothing about the file.
+        if before is not None and not state.unknown:
             self._forget([before], "its bytes are right again")
         return None
-
-    def _note_wrong_copies(self, table: str, folder: Folder, file: DataFile) -> None:
-        """Let wrong copies be made anew where a right one is left."""
-        check = check_copies(folder, file)
-        if check.is_good_in_one(folder.root):
-            now_ms = self._clock.now_ms()
-            self._catalog.copies.note(
-                CopyNote(table=table, replica=replica, file=file, since_ms=now_ms, reason=reason)
-                for replica, reason in check.wrong.items()
-            )
 
     def _note(self, found: DamagedFile) -> None:
         key = found.table, found.file.name

@@ -25,6 +25,7 @@ from tilth.maintenance.cleaner.cleaner import Cleaner
 from tilth.maintenance.copies.op import ScrubRow
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.damage.book import DamageBook
+from tilth.maintenance.damage.checks import TaskChecks
 from tilth.maintenance.flush.commands import FlushReport
 from tilth.maintenance.gc.explain_gc import GcRow
 from tilth.maintenance.gc.round import GcReport
@@ -126,7 +127,7 @@ class MaintenanceManager:
         self._counters = MaintenanceCounters(clock)
         self._decisions = DecisionLog(clock)
         #: Files of tables that cannot be read.
-        self.damage = DamageBook(clock, catalog, root)
+        self.damage = DamageBook(clock, catalog, root, TaskChecks(catalog, dispatcher))
         self._cleaner = Cleaner(
             clock,
             catalog,

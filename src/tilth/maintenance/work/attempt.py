@@ -2,14 +2,14 @@
 
 Covers: commits that are repeated, changes that came to the sources meanwhile, failed and cancelled tasks, for
 every kind of work that writes parts. Does not cover: what the work is (procedure.py), which work is done
-(part_work.py), what an outcome leaves behind (catalog/commit/txn_handle.py), bringing changes over (tilth.storage).
+(part_work.py), what an outcome leaves behind (catalog/commit/txn_handle.py), where changes are rebased (rebases.py).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
 unknown nothing is deleted, and the same commit is repeated until it is known.
 
 Rows of the sources may change while the files are written. The catalog refuses the commit then; what is new is
 *rebased*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
-and happens on the run's own thread, so that it is over before much more can change; each round is about what came
-during the one before.
+and happens on the run's own thread, or, where it is much, in a task that the run waits for; each round is about what
+came during the one before.
 
 Failpoints, behind the procedure's verb: `.before_files`, `.after_files`, `.before_commit`, `.after_commit`; for all
 verbs `rebase.before_files` and `rebase.before_commit`.
@@ -18,8 +18,8 @@ verbs `rebase.before_files` and `rebase.before_commit`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic
 
@@ -32,16 +32,18 @@ from tilth.base.failpoints import hit
 from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.catalog import AddDelta, PartsChangedError, TxnHandle, Update, rebase
-from tilth.maintenance.table.sources import newer
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.procedure import FactsT, Input, Job, Output, Procedure, Rebaser, WorkT
-from tilth.model.delta import PartSource, WrittenDelta, seen_of
+from tilth.maintenance.work.procedure import FactsT, Job, Procedure, WorkT
+from tilth.maintenance.work.rebases import REBASES_MAX, Arrived, Rebases, Run, numbers_of
+from tilth.maintenance.work.task_spark import RebaseTask
+from tilth.model.task import TaskKind, TaskSpec
 from tilth.storage import remove_row_map
 from tilth.warehouse import (
     Handle,
     SparkRestartingError,
     TaskCancelledError,
     TaskLostError,
+    TaskResult,
     TaskStalledError,
     table_warehouses,
 )
@@ -50,20 +52,6 @@ from tilth.warehouse import (
 _MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkRestartingError)
 
 _log = Log("maintenance")
-
-#: Maximum rebases of one commit. One digit names the changes of a round, so that they apply in the order of rounds.
-REBASES_MAX = 10
-
-
-@dataclass(slots=True, kw_only=True)
-class _Arrived:
-    """Changes that have come to one output meanwhile; more in each round."""
-
-    input: Input
-    output: Output
-    #: None until something comes, or where there is nothing to bring it onto.
-    rebaser: Rebaser | None = None
-    deltas: list[WrittenDelta] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,14 +63,7 @@ class _Written(Generic[WorkT, FactsT]):
     txn: TxnHandle
     facts: FactsT
     duration_ms: int
-    #: Newest change that is in the files, or was rebased, by the name of the source's file.
-    seen: dict[str, int]
-    arrived: list[_Arrived]
-    rounds: int = 0
-
-    @property
-    def deltas(self) -> list[WrittenDelta]:
-        return [delta for each in self.arrived for delta in each.deltas]
+    rebases: Rebases
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +87,7 @@ class Attempts(Generic[WorkT, FactsT]):
         self._context = context
         self._procedure = procedure
         self._watch = context.watch
+        self._counters = server.counters
         self._new_rebaser = server.new_rebaser
         self._lock = threading.Lock()
         self._live: set[_Live[WorkT]] = set()
@@ -138,7 +120,8 @@ class Attempts(Generic[WorkT, FactsT]):
         for written in unknown:
             try:
                 with written.txn:
-                    report = self._commit(written)
+                    # The caller's thread has other tables to see to.
+                    report = self._commit(written, None)
             except UnknownOutcomeError:
                 # It is in the list again.
                 continue
@@ -168,23 +151,24 @@ class Attempts(Generic[WorkT, FactsT]):
         job = self._procedure.job(live.work)
         started = self._clock.monotonic()
         hit(f"{verb}.before_files")
-        with self._context.begin(verb, tasks=job.tasks) as txn:
+        numbers = numbers_of(job)
+        with self._context.begin(verb, tasks=numbers.all) as txn:
+            txn.narrow(numbers.work)
             facts = self._write(live, txn, job)
             hit(f"{verb}.after_files")
             duration_ms = int((self._clock.monotonic() - started) * 1000)
             hit(f"{verb}.before_commit")
             arrived = [
-                _Arrived(input=job.inputs[made.task], output=made) for made in self._procedure.outputs(live.work, facts)
+                Arrived(input=job.inputs[made.task], output=made) for made in self._procedure.outputs(live.work, facts)
             ]
             written = _Written(
                 work=live.work,
                 txn=txn,
                 facts=facts,
                 duration_ms=duration_ms,
-                seen=dict(seen_of(source for each in arrived for source in each.input.sources)),
-                arrived=arrived,
+                rebases=Rebases(txn, numbers, arrived, self._new_rebaser),
             )
-            report = self._commit(written)
+            report = self._commit(written, partial(self._run_rebase, live))
         hit(f"{verb}.after_commit")
         return report
 
@@ -192,7 +176,8 @@ class Attempts(Generic[WorkT, FactsT]):
         task_kind = self._procedure.kind.traits.task
         assert task_kind is not None
         try:
-            handle = self._dispatcher.submit(
+            result = self._run_task(
+                live,
                 self._dispatcher.new_spec(
                     task_kind,
                     warehouse=table_warehouses(self._watch.definition.settings).maintenance,
@@ -201,15 +186,8 @@ class Attempts(Generic[WorkT, FactsT]):
                     txn=txn.id,
                     input_bytes=job.input_bytes,
                     rows=job.rows,
-                )
+                ),
             )
-            with self._lock:
-                live.handle = handle
-                is_cancelled = live.is_cancelled
-            if is_cancelled:
-                handle.cancel()
-            with reaching(handle):
-                result = handle.wait()
             txn.tasks_ended(may_have_retried=result.may_have_retried)
             return msgspec.msgpack.decode(result.payload, type=self._procedure.facts_type)
         except TilthError as error:
@@ -217,16 +195,40 @@ class Attempts(Generic[WorkT, FactsT]):
             if job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON):
                 txn.tasks_ended()
             raise
+
+    def _run_rebase(self, live: _Live[WorkT], task: RebaseTask, size: int) -> TaskResult:
+        spec = self._dispatcher.new_spec(
+            TaskKind.REBASE,
+            warehouse=table_warehouses(self._watch.definition.settings).maintenance,
+            table=self._watch.name,
+            payload=msgspec.msgpack.encode(task),
+            txn=task.txn,
+            input_bytes=size,
+        )
+        return self._run_task(live, spec)
+
+    def _run_task(self, live: _Live[WorkT], spec: TaskSpec) -> TaskResult:
+        """Submit a task and wait; whoever cancels the work reaches it."""
+        try:
+            handle = self._dispatcher.submit(spec)
+            with self._lock:
+                live.handle = handle
+                is_cancelled = live.is_cancelled
+            if is_cancelled:
+                handle.cancel()
+            with reaching(handle):
+                return handle.wait()
         finally:
             with self._lock:
                 live.handle = None
 
-    def _commit(self, written: _Written[WorkT, FactsT]) -> str:
+    def _commit(self, written: _Written[WorkT, FactsT], run: Run | None) -> str:
+        """Commit, in as many rounds as it takes. `run`: sends rebases as tasks; None: nobody may wait for one."""
         txn, table = written.txn, self._watch.name
         busy = PartsChangedError("its rows are changed faster than that is brought over", table=table)
-        tries = 1 + REBASES_MAX - written.rounds
+        tries = 1 + REBASES_MAX - written.rebases.rounds
         try:
-            rebase(txn.id, partial(self._attempt, written), tries=tries, busy=busy, moved=(PartsChangedError,))
+            rebase(txn.id, partial(self._attempt, written, run), tries=tries, busy=busy, moved=(PartsChangedError,))
         except UnknownOutcomeError as error:
             _log.warning(f"{self._procedure.noun}_outcome_unknown", cause_id=str(txn.id), table=table, reason=error)
             txn.keep()
@@ -239,61 +241,52 @@ class Attempts(Generic[WorkT, FactsT]):
         self._remove_row_maps(written)
         return self._report(written)
 
-    def _attempt(self, written: _Written[WorkT, FactsT], number: int) -> None:
+    def _attempt(self, written: _Written[WorkT, FactsT], run: Run | None, number: int) -> None:
         """Commit; but for the first time rebase what has changed meanwhile."""
         if number:
-            self._catch_up(written)
+            self._catch_up(written, run)
         written.txn.commit(self._updates(written))
 
     def _updates(self, written: _Written[WorkT, FactsT]) -> list[Update]:
-        seen = tuple(sorted(written.seen.items()))
+        seen = tuple(sorted(written.rebases.seen.items()))
         updates = self._procedure.updates(written.work, written.facts, written.duration_ms, seen)
         # Behind the parts that they change.
-        return [*updates, *(AddDelta(table=self._watch.uuid, written=delta) for delta in written.deltas)]
+        return [*updates, *(AddDelta(table=self._watch.uuid, written=delta) for delta in written.rebases.deltas)]
 
     def _report(self, written: _Written[WorkT, FactsT]) -> str:
         report = self._procedure.report(written.work, written.facts, written.duration_ms)
-        if not written.rounds:
+        rebases = written.rebases
+        if not rebases.rounds:
             return report
-        rows = sum(target.deleted + target.updated for delta in written.deltas for target in delta.targets)
-        return f"{report}; {rows} rows had changed meanwhile, brought over in {written.rounds} rounds"
+        rows = sum(target.deleted + target.updated for delta in rebases.deltas for target in delta.targets)
+        with self._counters.adding() as numbers:
+            numbers.rebased_rows += rows
+            numbers.rebase_tasks += rebases.sends
+        how = f", by {rebases.sends} tasks" if rebases.sends else ""
+        return f"{report}; {rows} rows had changed meanwhile, brought over in {rebases.rounds} rounds{how}"
 
     # --- what changed meanwhile ---
 
-    def _catch_up(self, written: _Written[WorkT, FactsT]) -> None:
+    def _catch_up(self, written: _Written[WorkT, FactsT], run: Run | None) -> None:
         """Rebase what is newer than what was seen."""
-        written.rounds += 1
-        written.txn.begin_try(written.rounds, [self._watch.uuid])
+        rebases, cause_id = written.rebases, str(written.txn.id)
+        rebases.rounds += 1
+        written.txn.begin_try(rebases.rounds, [self._watch.uuid])
         hit("rebase.before_files")
-        partitions = {each.input.partition for each in written.arrived}
         deltas = [
             delta
-            for partition in sorted(partitions)
+            for partition in rebases.partitions
             for delta in self._catalog.parts.deltas(self._watch.uuid, partition)
         ]
-        # Several outputs may have rows of one source: what is new is new for all of them.
-        new = [(arrived, newer(arrived.input.sources, written.seen, deltas)) for arrived in written.arrived]
-        for arrived, sources in new:
-            self._bring_over(written.txn, arrived, sources)
-            written.seen.update((source.file.name, source.change_ts) for source in sources if source.deltas)
-        _log.info("changes_rebased", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
+        rebases.catch_up(deltas, run)
+        _log.info("changes_rebased", cause_id=cause_id, table=self._watch.name, round=rebases.rounds)
         hit("rebase.before_commit")
-
-    def _bring_over(self, txn: TxnHandle, arrived: _Arrived, sources: Sequence[PartSource]) -> None:
-        output = arrived.output
-        if output.written is None or not any(source.deltas for source in sources):
-            return
-        arrived.rebaser = arrived.rebaser or self._new_rebaser(arrived.input, output.written)
-        delta = arrived.rebaser.rebase(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
-        if delta is not None:
-            arrived.deltas.append(delta)
 
     def _remove_row_maps(self, written: _Written[WorkT, FactsT]) -> None:
         """Remove the maps, which are for rebases alone."""
         try:
-            for each in written.arrived:
-                if each.output.written is not None:
-                    remove_row_map(each.input.layout.folder, each.output.written.file.name)
+            for made_of, made in written.rebases.outputs:
+                remove_row_map(made_of.layout.folder, made.file.name)
         except (OSError, TilthError) as error:
             # All that is lost is space: they go with their parts.
             _log.warning("row_maps_left", cause_id=str(written.txn.id), table=self._watch.name, reason=error)

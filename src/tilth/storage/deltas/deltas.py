@@ -278,7 +278,7 @@ def deletes_of(changes: pa.Table) -> RowIndexes:
     return _distinct(_indexes(changes.column("row"))[_indexes(changes.column("op")) == CHANGE_DELETE])
 
 
-def read_target(folder: Folder, delta: Delta, file: str, columns: Collection[int]) -> pa.Table:
+def read_target(folder: Folder, delta: Delta | WrittenDelta, file: str, columns: Collection[int]) -> pa.Table:
     """Read the changes of one data file from a change segment: `row`, `op`, new values of these columns; errors as
     above.
     """

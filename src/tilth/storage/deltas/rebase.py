@@ -10,7 +10,7 @@ Tests: tests/property/test_merge_changed.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,16 @@ from tilth.model.delta import DeltaKind, PartSource, WrittenDelta
 from tilth.model.part import DataFile
 from tilth.storage.deltas.changes import PartChanges, Patch, load_changes
 from tilth.storage.deltas.deletes import RowIndexes
-from tilth.storage.deltas.deltas import CHANGE_DELETE, CHANGE_UPDATE, DeltaWriter, presence_name, value_name
-from tilth.storage.parts.rowmap import RowMap
+from tilth.storage.deltas.deltas import (
+    CHANGE_DELETE,
+    CHANGE_UPDATE,
+    DeltaWriter,
+    deletes_of,
+    presence_name,
+    read_target,
+    value_name,
+)
+from tilth.storage.parts.rowmap import find_rows
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.values.arrow import arrow_type
 
@@ -30,44 +38,77 @@ class PartRebaser:
     those before.
     """
 
-    def __init__(self, layout: TableLayout, partition: str, file: DataFile) -> None:
-        """`file`: the result's, which has the layout's columns and a row map beside it."""
+    def __init__(
+        self, layout: TableLayout, partition: str, file: DataFile, *, before: Sequence[WrittenDelta] = ()
+    ) -> None:
+        """`file`: the result's, which has the layout's columns and a row map beside it. `before`: what other rebasers
+        have written for it, in the same transaction.
+        """
         self._layout = layout
         self._partition = partition
         self._file = file
-        self._map: RowMap | None = None
+        self._before = before
         self._deleted: RowIndexes = np.zeros(0, np.int64)
 
-    def rebase(self, sources: Sequence[PartSource], *, txn: int, task: int, n: int) -> WrittenDelta | None:
+    def rebase(
+        self, sources: Sequence[PartSource], *, txn: int, task: int, n: int, attempt: int = 0
+    ) -> WrittenDelta | None:
         """Write what these changes of the sources are for the result; None, and no file, where that is nothing.
 
         The sources are all, in the order in which they were read; each with its new deltas alone. Raises
         PartFileNotFoundError and PartFileCorruptError of the row map, and what reading deltas raises.
         """
-        changed = [(index, source) for index, source in enumerate(sources) if source.deltas]
+        changed = {index: source for index, source in enumerate(sources) if source.deltas}
+        return self.rebase_some(changed, txn=txn, task=task, n=n, attempt=attempt)
+
+    def rebase_some(
+        self, changed: Mapping[int, PartSource], *, txn: int, task: int, n: int, attempt: int
+    ) -> WrittenDelta | None:
+        """Do as `rebase` does for the changed sources, by their numbers among all."""
         if not changed:
             return None
-        if self._map is None:
-            self._map = RowMap(self._layout.folder, self._file.name)
+        self._read_before()
+        folder = self._layout.folder
+        changes = {index: load_changes(folder, source) for index, source in changed.items()}
+        values = {index: list(_patches(source, changes[index])) for index, source in changed.items()}
+        wanted = {
+            index: np.unique(np.concatenate([each.deleted, *(patch.rows for _, patch in values[index])])).astype(
+                np.int64
+            )
+            for index, each in changes.items()
+        }
+        positions = find_rows(folder, self._file.name, wanted)
+
+        def moved(index: int, rows: RowIndexes) -> RowIndexes:
+            return positions[index][np.searchsorted(wanted[index], rows)]
+
         known = {column.id for column in self._layout.schema.columns}
         deletes: list[RowIndexes] = [np.zeros(0, np.int64)]
         patches: dict[int, list[Patch]] = {}
-        for index, source in changed:
-            changes = load_changes(self._layout.folder, source)
-            found = self._map.find(index, changes.deleted)
+        for index, each in changes.items():
+            found = moved(index, each.deleted)
             deletes.append(found[found >= 0])
-            for column, patch in _patches(source, changes):
-                moved = self._map.find(index, patch.rows)
-                is_there = moved >= 0
+            for column, patch in values[index]:
+                rows = moved(index, patch.rows)
+                is_there = rows >= 0
                 if column in known and is_there.any():
-                    values = patch.values.filter(pa.array(is_there))
-                    patches.setdefault(column, []).append(Patch(rows=moved[is_there], values=values))
+                    kept = patch.values.filter(pa.array(is_there))
+                    patches.setdefault(column, []).append(Patch(rows=rows[is_there], values=kept))
         deleted = np.setdiff1d(np.concatenate(deletes), self._deleted)
         self._deleted = np.union1d(self._deleted, deleted)
-        table = self._changes(deleted, {column: self._join(column, found) for column, found in patches.items()})
+        table = self._changes(deleted, {column: self._join(column, joined) for column, joined in patches.items()})
         if not table.num_rows:
             return None
-        return DeltaWriter(self._layout, txn=txn, task=task, attempt=0, first_n=n).changes(self._partition, table)
+        out = DeltaWriter(self._layout, txn=txn, task=task, attempt=attempt, first_n=n)
+        return out.changes(self._partition, table)
+
+    def _read_before(self) -> None:
+        """Learn which rows of the result are deleted by what was written before, once."""
+        before, self._before = self._before, ()
+        for delta in before:
+            if any(target.deleted for target in delta.targets):
+                rows = deletes_of(read_target(self._layout.folder, delta, self._file.name, ()))
+                self._deleted = np.union1d(self._deleted, rows)
 
     def _join(self, column: int, patches: Sequence[Patch]) -> Patch:
         """Join the patches of one column of the sources, which change different rows, without the rows that are

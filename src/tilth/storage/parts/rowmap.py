@@ -12,6 +12,7 @@ Tests: tests/property/test_merge_changed.py, tests/integration/storage/test_flus
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -28,10 +29,13 @@ from tilth.storage.store.root import Folder
 
 #: Maximum number of sources in the row map of one part.
 SOURCES_MAX = 1 << 16
+#: Bytes of a row map for each row of the part.
+MAP_ROW_BYTES = 6
 
 SourceNumbers = np.ndarray[Any, np.dtype[np.uint16]]
 Rows = np.ndarray[Any, np.dtype[np.uint32]]
 Found = np.ndarray[Any, np.dtype[np.int64]]
+_Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _SCHEMA = pa.schema([pa.field("source", pa.uint16(), nullable=False), pa.field("row", pa.uint32(), nullable=False)])
 
@@ -74,41 +78,30 @@ class RowMapWriter:
         self._writer = self._sink = None
 
 
-class RowMap:
-    """The map of one part, inverted: from the rows of its sources to its own. Holds eight bytes a row."""
+def find_rows(folder: Folder, part_file: str, wanted: Mapping[int, Found]) -> dict[int, Found]:
+    """Find the positions, in a part, of rows of its sources; -1 where it has not the row.
 
-    def __init__(self, folder: Folder, part_file: str) -> None:
-        """Raises PartFileNotFoundError and PartFileCorruptError naming the map."""
-        name = sidecar_name(part_file, MAP_EXTENSION)
-        pieces: dict[int, list[tuple[Rows, Rows]]] = {}
-        first = 0
-        try:
-            with open_whole(folder, name) as source:
-                reader = pa.ipc.open_file(source)
-                for number in range(reader.num_record_batches):
-                    batch = reader.get_batch(number)
-                    for source_number, piece in _by_source(batch, first).items():
-                        pieces.setdefault(source_number, []).append(piece)
-                    first += batch.num_rows
-        except FileNotFoundError as error:
-            raise missing_error(folder, name) from error
-        except (pa.ArrowException, OSError) as error:
-            raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
-        self._by_source = {
-            number: _sort(
-                np.concatenate([rows for rows, _ in parts]), np.concatenate([outputs for _, outputs in parts])
-            )
-            for number, parts in pieces.items()
-        }
-
-    def find(self, source: int, rows: Found) -> Found:
-        """Find the positions of a source's rows in the part; -1 where they are not."""
-        known = self._by_source.get(source)
-        if known is None or not len(rows):
-            return np.full(len(rows), -1, np.int64)
-        sources, outputs = known
-        at = np.minimum(np.searchsorted(sources, rows.astype(np.uint32)), len(sources) - 1)
-        return np.where(sources[at] == rows, outputs[at].astype(np.int64), -1)
+    `wanted`: rows by the number of their source, in their order. Holds one batch of the map at a time. Raises
+    PartFileNotFoundError and PartFileCorruptError naming the map.
+    """
+    name = sidecar_name(part_file, MAP_EXTENSION)
+    found = {number: np.full(len(rows), -1, np.int64) for number, rows in wanted.items()}
+    is_wanted = np.zeros(SOURCES_MAX, bool)
+    is_wanted[list(wanted)] = True
+    first = 0
+    try:
+        with open_whole(folder, name) as source:
+            reader = pa.ipc.open_file(source)
+            for index in range(reader.num_record_batches):
+                batch = reader.get_batch(index)
+                for number, rows, outputs in _by_source(batch, is_wanted):
+                    _note(wanted[number], rows, outputs + first, found[number])
+                first += batch.num_rows
+    except FileNotFoundError as error:
+        raise missing_error(folder, name) from error
+    except (pa.ArrowException, OSError) as error:
+        raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
+    return found
 
 
 def remove_row_map(folder: Folder, part_file: str) -> bool:
@@ -116,23 +109,28 @@ def remove_row_map(folder: Folder, part_file: str) -> bool:
     return remove(folder, sidecar_name(part_file, MAP_EXTENSION))
 
 
-def _sort(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:
-    """Sort by row. Rows of a sorted part are so already; those of a segment are in the order of the result."""
-    if np.all(rows[1:] >= rows[:-1]):
-        return rows, outputs
-    order = np.argsort(rows, kind="stable")
-    return rows[order], outputs[order]
+def _note(wanted: Found, rows: Rows, outputs: Found, found: Found) -> None:
+    """Note the positions of those of these rows that are wanted."""
+    if not np.all(rows[1:] >= rows[:-1]):
+        # Rows of a sorted part are in their order; those of a segment are in the order of the result.
+        order = np.argsort(rows, kind="stable")
+        rows, outputs = rows[order], outputs[order]
+    start, end = np.searchsorted(wanted, (rows[0], rows[-1] + np.int64(1)))
+    within = wanted[start:end]
+    at = np.searchsorted(rows, within.astype(np.uint32))
+    found[start:end] = np.where(rows[at] == within, outputs[at], found[start:end])
 
 
-def _by_source(batch: pa.RecordBatch, first: int) -> dict[int, tuple[Rows, Rows]]:
-    """Return the rows by their source, with the index of each in the part."""
+def _by_source(batch: pa.RecordBatch, is_wanted: _Mask) -> Iterator[tuple[int, Rows, Found]]:
+    """Yield the rows of each wanted source, with the index of each in the batch."""
     numbers, rows = batch.column(0).to_numpy(), batch.column(1).to_numpy()
+    outputs = np.flatnonzero(is_wanted[numbers])
+    if not len(outputs):
+        return
+    numbers, rows = numbers[outputs], rows[outputs]
     # Sixteen bits are sorted by counting.
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers)).tolist()
-    starts = [0, *ends[:-1]]
-    return {
-        number: (rows[order[start:end]], (order[start:end] + first).astype(np.uint32))
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-        if end > start
-    }
+    for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        if end > start:
+            yield number, rows[order[start:end]], outputs[order[start:end]]

@@ -16,8 +16,8 @@ from tilth.base.errors import UnavailableError
 from tilth.catalog import AddDelta, CommitOutcome, ReplaceParts, Requirement, RewritePart, Unknown, Update
 from tilth.catalog.commit.commit_locks import LOCK_SECONDS, TRIES_UNLOCKED
 from tilth.maintenance.table.sources import newer
-from tilth.maintenance.work.attempt import REBASES_MAX
 from tilth.maintenance.work.procedure import Input
+from tilth.maintenance.work.rebases import REBASES_MAX
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, Switch, SwitchState

@@ -41,7 +41,7 @@ class CopyCheck:
         return len(self.wrong) + len(self.away) < len(root.locations)
 
 
-def check_copies(folder: Folder, file: DataFile) -> CopyCheck:
+def read_copies(folder: Folder, file: DataFile) -> CopyCheck:
     """Read every copy of a file."""
     found = CopyCheck({}, {})
     if not folder.root.replicas:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.storage.bucket_replicas import IN_BUCKET, root_with_bucket
 from tilth.model.part import DataFile
-from tilth.storage import Folder, check_copies, make_copy
+from tilth.storage import Folder, make_copy, read_copies
 from tilth.storage.errors import QuorumError, StoreBusyError
 from tilth.storage.store.backends import objects
 from tilth.storage.store.replicas import replica as replica_times
@@ -83,7 +83,7 @@ def test_a_copy_that_its_writer_has_left_out_is_given_up_without_its_name(
     assert late.is_reached.is_set()
     assert make_copy(folder, file, IN_BUCKET) == BYTES
     late.go_on()
-    assert check_copies(folder, file).wrong == {}
+    assert read_copies(folder, file).wrong == {}
 
 
 def test_a_copy_that_is_made_again_is_not_given_up_by_the_first_attempt(
@@ -100,7 +100,7 @@ def test_a_copy_that_is_made_again_is_not_given_up_by_the_first_attempt(
     assert late.is_reached.is_set()
     assert make_copy(folder, file, IN_BUCKET) == BYTES
     late.go_on()
-    assert check_copies(folder, file).wrong == {}
+    assert read_copies(folder, file).wrong == {}
 
 
 def test_the_name_of_a_file_that_is_given_up_as_a_whole_stays_taken(root: StoreRoot) -> None:

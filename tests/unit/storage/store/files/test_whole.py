@@ -16,7 +16,7 @@ from tilth.storage import ScratchWriter, TableLayout, layout_of, read_note, read
 from tilth.storage.deltas.deletes import encode_deletes
 from tilth.storage.deltas.deltas import read_unrecorded
 from tilth.storage.errors import PartFileCorruptError, PartFileNotFoundError
-from tilth.storage.parts.rowmap import RowMap, RowMapWriter
+from tilth.storage.parts.rowmap import RowMapWriter, find_rows
 
 TABLE = TableDef(
     uuid="t", database="d", name="t", schema=Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
@@ -53,8 +53,8 @@ def test_a_map_of_rows(layout: TableLayout, cut: Callable[..., None]) -> None:
         writer.write(np.zeros(3, np.uint16), np.array([5, 6, 7], np.uint32))
         writer.close()
     cut("1-0.0-0.map")
-    found = RowMap(layout.folder, "1-0.0-0.parquet").find(0, np.array([7, 8]))
-    assert found.tolist() == [2, -1]
+    found = find_rows(layout.folder, "1-0.0-0.parquet", {0: np.array([7, 8])})
+    assert found[0].tolist() == [2, -1]
 
 
 def test_the_error_of_a_map_without_a_whole_copy(layout: TableLayout, cut: Callable[..., None]) -> None:
@@ -63,7 +63,7 @@ def test_the_error_of_a_map_without_a_whole_copy(layout: TableLayout, cut: Calla
         writer.close()
     cut("1-0.0-0.map", copies=len(NAMES))
     with pytest.raises((PartFileCorruptError, PartFileNotFoundError), match=r"1-0\.0-0\.map"):
-        RowMap(layout.folder, "1-0.0-0.parquet")
+        find_rows(layout.folder, "1-0.0-0.parquet", {0: np.array([7, 8])})
 
 
 def test_rows_kept_between_the_tasks_of_a_round(layout: TableLayout, cut: Callable[..., None]) -> None:

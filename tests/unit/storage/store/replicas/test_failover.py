@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.storage.store.replicas.test_replicated import Locations, lacking
 from tilth.base.clock import SystemClock
-from tilth.storage import check_copies, check_file, local_root, make_copy, replicas_with_marker, reserve_replica
+from tilth.storage import check_file, local_root, make_copy, read_copies, replicas_with_marker, reserve_replica
 from tilth.storage.errors import QuorumError, StoreAwayError
 from tilth.storage.store.backends.local import LocalStore, SummingFile
 from tilth.storage.store.files.files import new_file, open_sized, read_verified
@@ -238,7 +238,7 @@ def test_copies_are_made_and_compared_without_a_replica_that_hangs(locations: Lo
     target = (disk.number + 1) % 3
     locations.copy(target, "a").write_bytes(b"wrong")
     disk.hangs = True
-    check = check_copies(locations.folder, file)
+    check = read_copies(locations.folder, file)
     assert (set(check.wrong), set(check.away)) == ({target}, {disk.number})
     assert make_copy(locations.folder, file, target) == len(data)
     assert locations.copy(target, "a").read_bytes() == data
