@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tilth.base import logs
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
+from tilth.base.importing import importing
 from tilth.base.installed import require_server
 from tilth.base.settings import LogSettings, SettingGroup, read_settings, setting_of
 from tilth.base.sources import CONFIG_VARIABLE, GivenSettings, gather
@@ -57,7 +58,8 @@ def serve(
     options = {"data": data, "listen": listen, "log-level": log_level, "log-file": log_file}
     try:
         require_server("tilth serve")
-        from tilth.begin import NODE_SETTINGS, bind
+        with importing():
+            from tilth.begin import NODE_SETTINGS, bind
 
         flags = NODE_SETTINGS.canonical(named(settings or []))
         flags |= {name: text for name, text in options.items() if text is not None}
@@ -86,7 +88,8 @@ def _node(folder: Path, given: GivenSettings) -> Node:
     from tilth.begin import begin_spark
 
     session = begin_spark(folder, given.texts)
-    from tilth.node import open_node
+    with importing():
+        from tilth.node import open_node
 
     return open_node(folder, given, session)
 

@@ -16,6 +16,7 @@ import typer
 from rich.text import Text
 
 from tilth.base.errors import TilthError
+from tilth.base.importing import importing
 from tilth.base.installed import require_server
 from tilth.base.settings import LogSettings, SettingGroup, read_settings
 from tilth.base.sources import gather
@@ -60,7 +61,8 @@ def worker(
     shown = name or f"{socket.gethostname()}-{os.getpid()}"
     try:
         require_server("tilth worker")
-        from tilth.begin import NODE_SETTINGS
+        with importing():
+            from tilth.begin import NODE_SETTINGS
 
         flags = NODE_SETTINGS.canonical(named(settings or []))
         options = {"warehouse.master": master, LOG_FORMAT.name: log_format}
@@ -69,7 +71,8 @@ def worker(
             SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all)), flags=flags, environment=os.environ, file=config
         )
         set_up_log(read_settings(ServeSettings, given.texts), read_settings(LogSettings, given.texts))
-        from tilth.worker_node import WorkerNode, WorkerOptions, worker_token
+        with importing():
+            from tilth.worker_node import WorkerNode, WorkerOptions, worker_token
 
         host, port = address(listen)
         worker_options = WorkerOptions(
