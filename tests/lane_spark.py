@@ -8,21 +8,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilth.warehouse import WorkerSession, class_data, warehouse_settings
+from tilth.warehouse import WarehouseSettings, WorkerSession, class_data, warehouse_settings
 from tools.class_data import CLASS_DATA
+
+
+def settings_of(*, master: str = "local[2]") -> WarehouseSettings:
+    """Settings of a small Spark that maps the class data of all tests."""
+    return warehouse_settings(CLASS_DATA | {"warehouse.master": master, "warehouse.driver-memory": "1g"})
+
+
+def session_of(settings: WarehouseSettings, folder: Path) -> WorkerSession:
+    """Return a session over the folder, not started."""
+    return WorkerSession(
+        settings,
+        folder=str(folder / "spark"),
+        log_folder=str(folder / "log"),
+        class_data=class_data(settings, default=folder),
+    )
 
 
 class LaneSpark:
     """The Spark of a lane, which starts again after it was ended for a test."""
 
     def __init__(self, folder: Path) -> None:
-        settings = warehouse_settings(CLASS_DATA | {"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
-        self._session = WorkerSession(
-            settings,
-            folder=str(folder / "spark"),
-            log_folder=str(folder / "log"),
-            class_data=class_data(settings, default=folder),
-        )
+        self._session = session_of(settings_of(), folder)
 
     def running(self) -> WorkerSession:
         if not self._session.is_alive():

@@ -18,6 +18,7 @@ from tilth.migration import translate_script
 from tilth.model.types import quoted
 from tilth.statements.definitions.databases import UseDatabase
 from tilth.statements.registry import parse
+from tools.class_data import CLASS_DATA
 from tools.foreign import COLLECTION, Class, Judged, judge_all, run_on
 
 pytestmark = pytest.mark.acceptance
@@ -34,7 +35,7 @@ NOT_KNOWN_BEFORE = [("clickhouse", "CREATE TABLE shop.tiers", "STORAGE_NOT_FOUND
 
 @pytest.fixture(scope="module")
 def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNode]:
-    with tilth.open(tmp_path_factory.mktemp("foreign")) as opened:
+    with tilth.open(tmp_path_factory.mktemp("foreign"), settings=CLASS_DATA) as opened:
         opened.sql("CREATE DATABASE d")
         yield opened
 

@@ -21,12 +21,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.ingest.ingest_world import EVENTS, WAIT_SECONDS_MAX, IngestWorld, events
+from tests.lane_spark import session_of, settings_of
 from tilth.base.errors import UnavailableError
 from tilth.ingest import BrokerUnavailableError, OffsetMark, ToMark, ToTime
 from tilth.ingest.kafka import broker as kafka_client
 from tilth.model.offset import TopicPartition
 from tilth.model.table import KafkaDef, TableDef
-from tilth.warehouse import WorkerSession, warehouse_settings
+from tilth.warehouse import WorkerSession
 from tools.broker import Broker
 from tools.kafka_proxy import Api, Fate, KafkaProxy, Rule
 
@@ -78,9 +79,7 @@ def cases() -> list[Case]:
 @pytest.fixture(scope="module")
 def spark(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
     """More tasks at once than cores: most of them wait for answers that do not come."""
-    folder = tmp_path_factory.mktemp("spark")
-    settings = warehouse_settings({"warehouse.master": "local[8]", "warehouse.driver-memory": "1g"})
-    session = WorkerSession(settings, folder=str(folder / "spark"), log_folder=str(folder / "log"))
+    session = session_of(settings_of(master="local[8]"), tmp_path_factory.mktemp("spark"))
     session.start()
     session.warm()
     yield session

@@ -18,6 +18,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from tests.lane_spark import session_of, settings_of
 from tilth.base.clock import SystemClock
 from tilth.base.errors import CorruptError, NotFoundError
 from tilth.base.ids import random_id
@@ -31,7 +32,6 @@ from tilth.warehouse import (
     TaskContext,
     TaskFailedError,
     TaskResult,
-    WarehouseSettings,
     WorkerSession,
     WrongJavaError,
     run_in_task,
@@ -40,15 +40,14 @@ from tilth.warehouse.session.java import find_java
 from tilth.warehouse.worker.embedded import MEASURED_BYTES_MIN
 
 pytestmark = pytest.mark.integration
-SETTINGS = WarehouseSettings(master="local[2]", driver_memory="1g")
+SETTINGS = settings_of()
 #: Time limit of an end that must come, on a busy machine.
 SECONDS_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
 def session(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    session = WorkerSession(SETTINGS, folder=str(folder / "spark"), log_folder=str(folder / "log"))
+    session = session_of(SETTINGS, tmp_path_factory.mktemp("spark"))
     session.start()
     assert session.warm() == 2
     yield session
