@@ -1,4 +1,4 @@
-"""Imports of many modules at a start, without looking for garbage among them."""
+"""Imports of many modules at a start, during which no garbage is collected."""
 
 from __future__ import annotations
 
