@@ -511,6 +511,14 @@ OTHERS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="ended-tasks-count-on",
+        breaks="time of cancelled tasks that have ended counts with that of others until the JVM is killed",
+        path="src/tilth/warehouse/worker/pulse.py",
+        old="{task: known.get(task, _Waiting()) for task in tasks}",
+        new="known | {task: known.get(task, _Waiting()) for task in tasks}",
+        tests=("tests/unit/warehouse/worker/test_pulse.py::test_tasks_that_end_late_one_after_the_other_are_no_hang",),
+    ),
+    Mutant(
         name="stopped-on-purpose-is-an-alarm",
         breaks="what somebody has stopped on purpose is an alarm",
         path="src/tilth/introspection/alarms/observation.py",

@@ -201,12 +201,13 @@ class WarehouseSettings:
         10.0,
         within(parse_seconds, 2, 3600, "2 s to 1 h"),
         "A JVM that does not answer for so long is killed and started again; one that uses the processor meanwhile, "
-        "as in a long garbage collection, after four times as long. Cancelled work that goes on, as in a regular "
-        "expression that backtracks, is stopped after a quarter of it; on a cluster, its executor is. Where that ends "
-        "nothing (Java 20 and later cannot do it), a JVM whose task slots such work holds for so long is killed; where "
-        "it holds half of the slots, after twice as long, and where it gets little of the processor, on a crowded "
-        "machine or before a store that is silent, after four times as long. Shorter: statements wait less for a hung "
-        "JVM. Longer: a slow machine restarts a JVM that would have answered less often.",
+        "as in a long garbage collection, and one whose executors do not answer, after four times as long. Cancelled "
+        "work that goes on, as in a regular expression that backtracks, is stopped after a quarter of it; on a "
+        "cluster, its executor is. Where that ends nothing (Java 20 and later cannot do it), a JVM whose task slots "
+        "the same work holds for so long is killed; where it holds half of the slots, after twice as long, and where "
+        "it gets little of the processor, on a crowded machine or before a store that is silent, after four times as "
+        "long. Shorter: statements wait less for a hung JVM. Longer: a slow machine restarts a JVM that would have "
+        "answered less often.",
         unit="seconds",
     )
     stall_seconds: float = node_setting(

@@ -6,6 +6,7 @@ import java.lang.reflect.Method;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.Map;
 import java.util.Set;
 import java.util.regex.Matcher;
@@ -57,17 +58,43 @@ public class TaskStopper {
         Set calls = new HashSet(Arrays.asList((Object[]) names.split("\n")));
         Map before = since;
         since = new HashMap();
+        Set outliving = outlivingTasks(context);
         Thread[] live = liveThreads();
         for (int i = 0; i < live.length; i++) {
             Thread thread = live[i];
             Matcher task = TASK.matcher(thread.getName());
             boolean isTask = task.matches();
-            if (isTask ? hasOutlived(context, task.group(1), before, seconds) : calls.contains(thread.getName())) {
+            if (isTask ? hasOutlived(outliving, task.group(1), before, seconds) : calls.contains(thread.getName())) {
                 String frame = stopped(thread, isTask);
                 if (frame != null) stopped.append(thread.getName()).append('\t').append(frame).append('\n');
             }
         }
         return stopped.toString();
+    }
+
+    /** Return the ids of the running tasks, those in executors too, whose stage has ended, with commas between. */
+    public String outliving(SparkContext context) {
+        StringBuilder ids = new StringBuilder();
+        Iterator tasks = outlivingTasks(context).iterator();
+        while (tasks.hasNext()) ids.append(ids.length() == 0 ? "" : ",").append(tasks.next());
+        return ids.toString();
+    }
+
+    private static Set outlivingTasks(SparkContext context) {
+        Set ids = new HashSet();
+        Object scheduler = context.taskScheduler();
+        if (!(scheduler instanceof TaskSchedulerImpl)) return ids;
+        Set active = new HashSet();
+        int[] stages = context.statusTracker().getActiveStageIds();
+        for (int i = 0; i < stages.length; i++) active.add(Integer.valueOf(stages[i]));
+        Iterator tasks = ((TaskSchedulerImpl) scheduler).taskIdToTaskSetManager().entrySet().iterator();
+        while (tasks.hasNext()) {
+            Map.Entry task = (Map.Entry) tasks.next();
+            TaskSetManager set = (TaskSetManager) task.getValue();
+            // A stage that is tried again may still use what tasks of its former attempt write.
+            if (set.isZombie() && !active.contains(Integer.valueOf(set.taskSet().stageId()))) ids.add(task.getKey());
+        }
+        return ids;
     }
 
     /** Return the live threads without their stacks: to read all stacks each second, Java would stop all threads. */
@@ -80,11 +107,8 @@ public class TaskStopper {
         return live;
     }
 
-    private boolean hasOutlived(SparkContext context, String id, Map before, double seconds) {
-        Object scheduler = context.taskScheduler();
-        if (!(scheduler instanceof TaskSchedulerImpl)) return false;
-        Object set = ((TaskSchedulerImpl) scheduler).taskIdToTaskSetManager().get(Long.valueOf(id));
-        if (set == null || !((TaskSetManager) set).isZombie()) return false;
+    private boolean hasOutlived(Set outliving, String id, Map before, double seconds) {
+        if (!outliving.contains(Long.valueOf(id))) return false;
         Long first = before.containsKey(id) ? (Long) before.get(id) : Long.valueOf(System.nanoTime());
         since.put(id, first);
         return System.nanoTime() - first.longValue() >= seconds * 1e9;

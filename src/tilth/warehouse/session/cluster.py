@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX = 5.0
 #: Executors of a cluster start when the cluster has cores for them.
 EXECUTOR_SECONDS_MAX = 60.0
+#: An executor without a heartbeat for so long is given up, and its tasks run elsewhere.
+EXECUTOR_SILENCE_SECONDS_MAX = 30
 _ADDRESS = re.compile(r"(.+):(\d+)")
 _ONE_TRY = re.compile(r"local(\[(\d+|\*)\])?")
 #: Versions that tasks depend on.
@@ -88,6 +90,10 @@ def cluster_conf(master: str, *, package: Path, python: str, driver_host: str, e
         "spark.python.unix.domain.socket.dir": "/tmp",
         # An executor may go at any time. Names of files carry the attempt, and only attempts that ended well are named.
         "spark.task.maxFailures": "4",
+        # Spark's own two to three minutes are long for rows that wait.
+        "spark.executor.heartbeatInterval": "5s",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": f"{EXECUTOR_SILENCE_SECONDS_MAX}s",
+        "spark.network.timeoutInterval": "5s",
         # Nothing else ends a task that does not check for interrupts. Other tasks of the executor are tried again.
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": f"{max(1000, round(1000 * end_seconds))}ms",

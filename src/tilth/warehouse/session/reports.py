@@ -51,7 +51,7 @@ class Beat:
     has_ended: bool
     #: Every task slot is in use.
     is_full: bool
-    #: Share of the task slots that tasks hold whose jobs have ended, as by a cancel, and the cores of the machine that
-    #: these tasks could use.
-    stuck_share: float = 0.0
-    stuck_cores: int = 0
+    #: Tasks of Spark that it runs at once.
+    slots: int = 1
+    #: Ids of running tasks whose stage has ended, as by a cancel.
+    outliving: frozenset[int] = frozenset()

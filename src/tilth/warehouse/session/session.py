@@ -55,7 +55,7 @@ from tilth.warehouse.session.conf import (
     slots_of,
     spark_conf,
 )
-from tilth.warehouse.session.executors import read_executors
+from tilth.warehouse.session.executors import read_executors, tasks_of_jobs
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
 from tilth.warehouse.session.jobs import progress_of, temporary_bytes_of
@@ -261,19 +261,18 @@ class WorkerSession:
         """Read the state of the JVM. Waits as long as the JVM is silent; fails when it ends."""
         context = self._require_session().sparkContext
         spark = context._jsc.sc()
-        # Read before the jobs: a job that begins in between hides a stuck task, and makes none.
-        executors = read_executors(context)
-        store, jobs = spark.statusStore(), spark.statusTracker().getActiveJobIds()
-        wanted = sum(store.job(jobs[index]).numActiveTasks() for index in range(len(jobs)))
-        slots = self._slots
+        # Read before the jobs: a job that begins in between hides tasks of ended ones, and makes none.
+        executors, slots = read_executors(context), self._slots
+        wanted = tasks_of_jobs(context)
         if self.is_on_cluster:
             self._executors, slots = executors, max(1, executors.cores)
-        stuck = max(0, executors.running - wanted)
+        # Called only where there may be such tasks: compiling its class costs half a second.
+        outliving: str = self._task_stopper(context).outliving(spark) if executors.running > wanted else ""
         return Beat(
             has_ended=bool(spark.isStopped()),
             is_full=executors.running >= slots,
-            stuck_share=min(1.0, stuck / slots),
-            stuck_cores=min(stuck, os.cpu_count() or 1),
+            slots=slots,
+            outliving=frozenset(int(task) for task in outliving.split(",") if task),
         )
 
     def run_small_job(self) -> bool:
@@ -390,10 +389,14 @@ class WorkerSession:
         JVM answers.
         """
         context = self.context
+        stopped: str = self._task_stopper(context).stop(context._jsc.sc(), "\n".join(tags), float(seconds))
+        return stopped.splitlines()
+
+    # Any: an object of the JVM.
+    def _task_stopper(self, context: SparkContext) -> Any:
         if self._stopper is None:
             self._stopper = compiled(context._jvm, __package__, "TaskStopper")
-        stopped: str = self._stopper.stop(context._jsc.sc(), "\n".join(tags), float(seconds))
-        return stopped.splitlines()
+        return self._stopper
 
     def warm(self) -> int:
         """Start the Python workers, one for each core, and import what tasks need; return how many there are."""

@@ -136,8 +136,9 @@ class Heartbeat:
             cpu_seconds=used,
             is_stopped=is_stopped,
             is_full=self._beat.is_full,
-            stuck_share=self._beat.stuck_share,
-            stuck_cores=self._beat.stuck_cores,
+            is_remote=self._session.is_on_cluster,
+            slots=self._beat.slots,
+            outliving=self._beat.outliving,
         )
         return self._pulse.observe(reading)
 

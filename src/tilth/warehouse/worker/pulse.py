@@ -9,19 +9,21 @@ HUNG   the JVM is to be killed; final for this JVM (written by `observe` and `re
 
 There are two probes: a call, which any thread of the JVM answers, and a job, which needs Spark's scheduler and a
 free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
-long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are in use; of
-time in which this process itself did not run, little counts. Nothing interrupts some code of Java (a regular expression
-that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold. If these
-tasks get less than `STARVED_SHARE` of a core each, the machine is crowded, or they wait for a store that is silent,
-which their client ends (storage/read/hadoop_spark.py): they may still be ending, and are given `BUSY_FACTOR` times as
-long. Time in which a call waits for its answer counts as silence; it counts as stuck only if the answer reports stuck
-tasks.
+long garbage collection, is given `BUSY_FACTOR` times as long, and so is a job on a cluster, whose executors may be cut
+off and come back; a job does not count while all task slots are in use; of time in which this process itself did not
+run, little counts. Nothing interrupts some code of Java (a regular expression that backtracks): tasks that outlive
+their cancelled jobs hold slots, and the time of each counts by the share of the slots that it holds, until it ends:
+many that end late, one after the other, are no hang. If these tasks get less than `STARVED_SHARE` of a core each, the
+machine is crowded, or they wait for a store that is silent, which their client ends (storage/read/hadoop_spark.py):
+they may still be ending, and are given `BUSY_FACTOR` times as long. Time in which a call waits for its answer counts as
+silence; it counts for the tasks only that its answer reports again.
 
 Covers: the rules. Does not cover: probing, killing (heartbeat.py), tasks without progress (stalls.py).
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -64,9 +66,13 @@ class PulseReading:
     is_stopped: bool = False
     #: Every task slot of Spark was in use when it answered last.
     is_full: bool = False
-    #: Share of the task slots that tasks of ended jobs held then, and the cores that these tasks could use.
-    stuck_share: float = 0.0
-    stuck_cores: int = 0
+    #: Tasks run in executors of a cluster.
+    is_remote: bool = False
+    #: Task slots, and the ids of the tasks that outlived their stages then.
+    slots: int = 1
+    outliving: frozenset[int] = frozenset()
+    #: Cores of the machine.
+    cores: int = os.cpu_count() or 1
 
 
 @dataclass(slots=True)
@@ -97,9 +103,9 @@ class Pulse:
         #: Time since the last call was made.
         self._since_call = interval_seconds
         self._calls = 0
-        #: Time that cancelled tasks have held slots, weighted by their share of the slots.
-        self._stuck = _Waiting()
-        #: The same since a call that is not answered yet: its answer may report that these tasks have ended.
+        #: Time that each cancelled task has held a slot, by its id, as a share of all slots.
+        self._stuck: dict[int, _Waiting] = {}
+        #: The same for all of these tasks since a call that is not answered yet: they may have ended.
         self._maybe_stuck = _Waiting()
         #: `True` if a call was answered since the last call of `observe`.
         self._is_fresh = False
@@ -139,12 +145,12 @@ class Pulse:
                 )
         elif job is not None and not reading.is_full:
             # While calls are not answered, the job shows nothing more.
-            job.count(step, is_excused=is_busy)
+            job.count(step, is_excused=is_busy or reading.is_remote)
             if self._is_over(job):
                 self._hung_why = f"it answers calls, and has not run a job of one task for {job.seconds:.0f} s"
         self._count_stuck(reading, step)
         self._is_fresh = False
-        if self._is_over(self._stuck):
+        if self._is_over(self._all_stuck):
             self._hung_why = self._why_stuck
         if self._hung_why:
             return PulseVerdict.HUNG
@@ -153,13 +159,13 @@ class Pulse:
     @property
     def late_seconds(self) -> float:
         """Seconds for which the oldest probe has been waiting, or cancelled tasks have held slots."""
-        return max(self._silent_seconds, self._stuck.seconds)
+        return max(self._silent_seconds, self._all_stuck.seconds)
 
     @property
     def why(self) -> str:
         if self._hung_why:
             return self._hung_why
-        if self._stuck.seconds > self._silent_seconds:
+        if self._all_stuck.seconds > self._silent_seconds:
             return self._why_stuck
         what = "a call" if Probe.CALL in self._waiting else "a job of one task"
         return f"it has not answered {what} for {self._silent_seconds:.0f} s"
@@ -169,17 +175,31 @@ class Pulse:
         return max((each.seconds for each in self._waiting.values()), default=0.0)
 
     @property
+    def _all_stuck(self) -> _Waiting:
+        together = _Waiting()
+        for each in self._stuck.values():
+            together.add(each)
+        return together
+
+    @property
     def _why_stuck(self) -> str:
-        return f"cancelled tasks that do not end have held its task slots for {self._stuck.seconds:.0f} s"
+        return f"cancelled tasks that do not end have held its task slots for {self._all_stuck.seconds:.0f} s"
 
     def _count_stuck(self, reading: PulseReading, step: float) -> None:
-        if not reading.stuck_share:
-            self._stuck, self._maybe_stuck = _Waiting(), _Waiting()
+        tasks = reading.outliving
+        if not tasks:
+            self._stuck, self._maybe_stuck = {}, _Waiting()
             return
-        is_starved = reading.cpu_seconds < STARVED_SHARE * step * reading.stuck_cores
-        self._maybe_stuck.count(step * reading.stuck_share, is_excused=is_starved)
+        is_starved = reading.cpu_seconds < STARVED_SHARE * step * min(len(tasks), reading.cores)
+        now = _Waiting()
+        now.count(step / max(reading.slots, len(tasks)), is_excused=is_starved)
+        self._maybe_stuck.add(now)
+        known = self._stuck
+        self._stuck = {task: known.get(task, _Waiting()) for task in tasks}
         if self._is_fresh or Probe.CALL not in self._waiting:
-            self._stuck.add(self._maybe_stuck)
+            for task, waiting in self._stuck.items():
+                # One that is new was not there while the call waited for its answer.
+                waiting.add(self._maybe_stuck if task in known else now)
             self._maybe_stuck = _Waiting()
 
     def _is_over(self, waiting: _Waiting) -> bool:

@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tilth.warehouse import SparkStartError, warehouse_settings
-from tilth.warehouse.session.cluster import check_master, cluster_conf, pack, tries_tasks_again
+from tilth.warehouse import SparkStartError, WarehouseSettings, warehouse_settings
+from tilth.warehouse.session.cluster import (
+    EXECUTOR_SILENCE_SECONDS_MAX,
+    check_master,
+    cluster_conf,
+    pack,
+    tries_tasks_again,
+)
 from tilth.warehouse.session.conf import is_cluster, spark_conf
+from tilth.warehouse.worker.pulse import BUSY_FACTOR
 
 
 def test_files_of_failed_attempts_are_looked_for_where_tasks_are_tried_again() -> None:
@@ -33,6 +40,8 @@ def test_every_kind_of_cluster_gets_the_code_and_tries_tasks_again(master: str) 
     # A user's setting counts, here too.
     assert (conf["spark.cores.max"], conf["spark.task.maxFailures"]) == ("4", "2")
     assert cluster["spark.task.maxFailures"] == "4"
+    # An executor that is cut off is given up before the driver counts as hung.
+    assert BUSY_FACTOR * WarehouseSettings().hang_seconds > EXECUTOR_SILENCE_SECONDS_MAX
     assert (cluster["spark.task.reaper.enabled"], cluster["spark.task.reaper.killTimeout"]) == ("true", "2500ms")
 
 

@@ -16,6 +16,7 @@ class FakeSpark:
     def __init__(self) -> None:
         self.settings = WarehouseSettings(heartbeat_seconds=1.0, hang_seconds=10.0)
         self.outage: Outage | None = None
+        self.is_on_cluster = False
         self.told: list[str] = []
         self.starts = self.kills = 0
         #: Calls under way, one for each thread.

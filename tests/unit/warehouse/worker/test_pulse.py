@@ -12,6 +12,8 @@ from tilth.warehouse.worker.stalls import StallWatch, stall_bound
 
 IDLE = PulseReading(seconds=1.0, cpu_seconds=0.0)
 BUSY = PulseReading(seconds=1.0, cpu_seconds=1.5)
+#: Tasks that hold both of two slots.
+BOTH = frozenset({1, 2})
 STOPPED = PulseReading(seconds=1.0, cpu_seconds=0.0, is_stopped=True)
 
 
@@ -69,7 +71,16 @@ def test_cancelled_tasks_that_do_not_end_count_by_the_slots_that_they_hold() -> 
     for share, seconds in ((1.0, 30), (0.5, 60), (0.25, 120)):
         jvm = pulse()
         found = verdicts(
-            jvm, PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=share == 1.0, stuck_share=share), seconds
+            jvm,
+            PulseReading(
+                seconds=1.0,
+                cpu_seconds=1.9,
+                is_full=share == 1.0,
+                slots=4,
+                outliving=frozenset(range(round(4 * share))),
+                cores=2,
+            ),
+            seconds,
         )
         assert found[seconds // 2 - 2 : seconds // 2] == [PulseVerdict.WELL, PulseVerdict.LATE]
         assert found[-2:] == [PulseVerdict.LATE, PulseVerdict.HUNG]
@@ -78,15 +89,56 @@ def test_cancelled_tasks_that_do_not_end_count_by_the_slots_that_they_hold() -> 
 
 def test_tasks_that_end_late_are_forgiven() -> None:
     jvm = pulse()
-    stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0)
+    stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=2, outliving=BOTH, cores=2)
     for _ in range(5):
         assert PulseVerdict.HUNG not in verdicts(jvm, stuck, 29)
         assert jvm.observe(IDLE) is PulseVerdict.WELL
 
 
+def test_tasks_that_end_late_one_after_the_other_are_no_hang() -> None:
+    jvm = Pulse(interval_seconds=1.0, hang_seconds=10.0)
+    for second in range(1000):
+        jvm.record_answer(Probe.CALL)
+        jvm.record_answer(Probe.JOB)
+        jvm.due()
+        late = frozenset({second // 4, 1000 + second // 6})
+        verdict = jvm.observe(
+            PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=2, outliving=late, cores=2)
+        )
+        assert verdict is not PulseVerdict.HUNG, second
+
+
+def test_one_that_does_not_end_counts_among_many_that_do() -> None:
+    jvm = Pulse(interval_seconds=1.0, hang_seconds=10.0)
+    found = []
+    for second in range(30):
+        jvm.record_answer(Probe.CALL)
+        jvm.record_answer(Probe.JOB)
+        jvm.due()
+        late = frozenset({-1, second // 2})
+        found.append(
+            jvm.observe(PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=2, outliving=late, cores=2))
+        )
+    assert 17 <= found.index(PulseVerdict.HUNG) <= 19
+
+
+def test_a_task_that_is_new_was_not_there_while_the_call_waited() -> None:
+    jvm = pulse()
+    jvm.due()
+    old, new = (
+        PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=1, outliving=frozenset({task}), cores=1)
+        for task in (1, 2)
+    )
+    assert PulseVerdict.HUNG not in verdicts(jvm, old, 40)
+    jvm.record_answer(Probe.CALL)
+    jvm.record_answer(Probe.JOB)
+    assert verdicts(jvm, new, 29) == [PulseVerdict.WELL] * 14 + [PulseVerdict.LATE] * 15
+    assert jvm.observe(new) is PulseVerdict.HUNG
+
+
 @pytest.mark.parametrize("cpu_seconds", [0.2, 0.0], ids=["crowded-machine", "silent-store"])
 def test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm(cpu_seconds: float) -> None:
-    slow = PulseReading(seconds=1.0, cpu_seconds=cpu_seconds, is_full=True, stuck_share=1.0, stuck_cores=2)
+    slow = PulseReading(seconds=1.0, cpu_seconds=cpu_seconds, is_full=True, slots=2, outliving=BOTH, cores=2)
     jvm = pulse()
     assert PulseVerdict.HUNG not in verdicts(jvm, slow, 119)
     assert jvm.observe(slow) is PulseVerdict.HUNG
@@ -94,14 +146,14 @@ def test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_b
 
 
 def test_cancelled_tasks_that_use_whole_cores_get_no_allowance() -> None:
-    endless = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0, stuck_cores=2)
+    endless = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=2, outliving=BOTH, cores=2)
     assert verdicts(pulse(), endless, 30)[-2:] == [PulseVerdict.LATE, PulseVerdict.HUNG]
 
 
 def test_cancelled_tasks_count_although_a_call_is_always_under_way() -> None:
     """A call is made with every look at the JVM."""
     jvm = Pulse(interval_seconds=1.0, hang_seconds=30.0)
-    stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0, stuck_cores=2)
+    stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=2, outliving=BOTH, cores=2)
     found = []
     for _ in range(31):
         jvm.record_answer(Probe.CALL)
@@ -112,7 +164,7 @@ def test_cancelled_tasks_count_although_a_call_is_always_under_way() -> None:
 
 def test_cancelled_tasks_of_the_last_answer_are_not_held_against_a_silent_jvm() -> None:
     """The tasks may have ended long before; the silence counts as silence, with the limit for that."""
-    stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0, stuck_cores=2)
+    stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=2, outliving=BOTH, cores=2)
     jvm = pulse()
     jvm.due()
     assert PulseVerdict.HUNG not in verdicts(jvm, stuck, 40)
@@ -131,7 +183,7 @@ def test_a_job_that_waits_behind_stuck_cores_is_not_the_reason() -> None:
     jvm = pulse()
     jvm.due()
     jvm.record_answer(Probe.CALL)
-    verdicts(jvm, PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0), 20)
+    verdicts(jvm, PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, slots=2, outliving=BOTH, cores=2), 20)
     assert jvm.why.startswith("cancelled tasks")
 
 
@@ -151,6 +203,18 @@ def test_spark_that_runs_no_job_hangs_although_the_jvm_answers() -> None:
         verdict = jvm.observe(IDLE)
         assert (verdict is PulseVerdict.HUNG) is (second == 29)
     assert "job of one task" in jvm.why
+
+
+def test_executors_that_are_cut_off_may_come_back() -> None:
+    jvm = pulse()
+    jvm.due()
+    cut_off = PulseReading(seconds=1.0, cpu_seconds=0.0, is_remote=True)
+    for second in range(120):
+        jvm.record_answer(Probe.CALL)
+        verdict = jvm.observe(cut_off)
+        jvm.due()
+        assert (verdict is PulseVerdict.HUNG) is (second == 119)
+    assert jvm.why == "it answers calls, and has not run a job of one task for 120 s"
 
 
 def test_a_job_waits_for_ever_while_all_slots_are_taken() -> None:
