@@ -21,6 +21,7 @@ from pyspark.daemon import manager
 import tilth.ingest.replay.spark
 import tilth.ingest.rounds.spark
 import tilth.maintenance.runners
+import tilth.query.worker.avro_spark
 import tilth.query.worker.changes_spark
 import tilth.query.worker.copy_spark
 import tilth.query.worker.export_spark

@@ -299,7 +299,7 @@ copies = st.builds(
     settings=maybe_settings,
 )
 
-export_formats = st.sampled_from([FileFormat.PARQUET, FileFormat.JSON, FileFormat.CSV])
+export_formats = st.sampled_from(FileFormat)
 exports = st.builds(
     Export,
     query=st.just(""),

@@ -16,6 +16,7 @@ from tilth.base.errors import UnavailableError
 SERVER_MODULES = (
     "confluent_kafka",
     "datafusion",
+    "fastavro",
     "hdfs_native",
     "numpy",
     "obstore",

@@ -6,6 +6,7 @@ One session for all tests, which take about half a second each.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -168,6 +171,153 @@ def test_orc_has_its_values(world: SparkWorld, folder: Folder) -> None:
     orc.write_table(rows, str(folder.path / "a.orc"))
     assert "2 rows of 1 files" in folder.copy("c", "ORC")
     assert world.run("SELECT * FROM c ORDER BY a").table.to_pylist() == rows.to_pylist()
+
+
+AVRO = {
+    "type": "record",
+    "name": "n.Row",
+    "fields": [
+        {"name": "b", "type": ["boolean", "null"]},
+        {"name": "a", "type": "long"},
+        {"name": "f", "type": "double"},
+        {"name": "m", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}]},
+        {"name": "s", "type": "string"},
+        {"name": "d", "type": ["null", {"type": "int", "logicalType": "date"}]},
+        {"name": "t", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "l", "type": {"type": "array", "items": ["null", "int"]}},
+        {"name": "x", "type": {"type": "map", "values": "long"}},
+        {
+            "name": "p",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "P",
+                    "fields": [{"name": "u", "type": "long"}, {"name": "v", "type": ["null", "string"]}],
+                },
+            ],
+        },
+    ],
+}
+
+
+def avro(schema: dict[str, Any], rows: Sequence[object], **options: Any) -> bytes:
+    """A file of Avro as another library writes it."""
+    file = io.BytesIO()
+    fastavro.writer(file, schema, rows, **options)
+    return file.getvalue()
+
+
+def flat(**types: object) -> dict[str, Any]:
+    fields = [{"name": name, "type": kind} for name, kind in types.items()]
+    return {"type": "record", "name": "Row", "fields": fields}
+
+
+def test_avro_has_its_values(world: SparkWorld, folder: Folder) -> None:
+    made(world, TYPES)
+    rows: list[dict[str, Any]] = [dict(each) for each in VALUES]
+    for each in rows:
+        each["x"] = dict(each["x"])
+    folder.put("a.avro", avro(AVRO, rows, codec="deflate"))
+    assert folder.copy("c", "AVRO", "VALIDATE ONLY") == "can be copied into shop.c: 2 rows of 1 files"
+    assert folder.copy("c", "AVRO") == "copied into shop.c: 2 rows of 1 files"
+    first, second = world.run("SELECT * FROM c ORDER BY a").table.to_pylist()
+    assert math.isnan(first.pop("f"))
+    assert math.copysign(1, second["f"]) == -1
+    assert first == {name: value for name, value in VALUES[0].items() if name != "f"}
+    assert second == VALUES[1]
+    assert folder.copy("c", "AVRO") == "nothing to copy into shop.c; 1 files loaded before"
+
+
+def test_avro_files_of_one_statement_have_different_columns(world: SparkWorld, folder: Folder) -> None:
+    made(world, "a Int64, s String DEFAULT 'none', u Tuple(member0 Int32, member1 String), n DateTime64(6)")
+    folder.put("1.avro", avro(flat(A="int"), [{"A": 1}]))
+    union = ["int", "string", "null"]
+    folder.put("2.avro", avro(flat(u=union, a="long", s="null"), [{"a": 2, "u": "x"}, {"a": 3, "u": 7}]))
+    time = {"type": "long", "logicalType": "timestamp-millis"}
+    folder.put("3.avro", avro(flat(n=time, a="long"), [{"a": 4, "n": -1}]))
+    folder.put("none.avro", avro(flat(a="long"), []))
+    assert "4 rows of 4 files" in folder.copy("c", "AVRO")
+    assert world.rows("SELECT a, s, u.member0, u.member1, unix_micros(n) FROM c ORDER BY a") == [
+        (1, "none", None, None, None),
+        (2, None, None, "x", None),
+        (3, None, 7, None, None),
+        (4, "none", None, None, -1000),
+    ]
+
+
+def test_avro_of_java_is_read_in_each_codec(world: SparkWorld, folder: Folder) -> None:
+    """Files of Avro's own library, which Spark brings, in blocks of a record each."""
+    made(world, "a Int64, s String")
+    # Any: handles of py4j have no types.
+    jvm: Any = world.session.session._jvm
+    schema = getattr(jvm, "org.apache.avro.Schema$Parser")().parse(json.dumps(flat(a="long", s="string")))
+    codecs = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
+    for number, codec in enumerate(codecs):
+        writer = jvm.org.apache.avro.file.DataFileWriter(jvm.org.apache.avro.generic.GenericDatumWriter(schema))
+        writer.setCodec(jvm.org.apache.avro.file.CodecFactory.fromString(codec))
+        writer.create(schema, jvm.java.io.File(str(folder.path / f"{codec}.avro")))
+        for row in range(3):
+            record = getattr(jvm, "org.apache.avro.generic.GenericData$Record")(schema)
+            record.put("a", (1 << 40) + 3 * number + row)
+            record.put("s", codec * 1000)
+            writer.append(record)
+            writer.sync()
+        writer.close()
+    assert "18 rows of 6 files" in folder.copy("c", "AVRO")
+    expected = [((1 << 40) + row, codecs[row // 3] * 1000) for row in range(18)]
+    assert world.rows("SELECT * FROM c ORDER BY a") == expected
+
+
+def test_bad_avro_refuses_all(world: SparkWorld, folder: Folder) -> None:
+    made(world, "a Int32 NOT NULL, s String, m Decimal(4, 1)")
+    good = avro(flat(a="long"), [{"a": number} for number in range(100)], sync_interval=20)
+    cases = [
+        (avro(flat(a="long", z="int"), [{"a": 1, "z": 1}]), "UNKNOWN_COLUMN"),
+        (avro(flat(a="long", A="int"), [{"a": 1, "A": 1}]), "FILE_UNREADABLE"),
+        (avro(flat(a="string"), [{"a": "1"}]), "BAD_VALUE"),
+        (avro(flat(a="long"), [{"a": 1 << 31}]), "BAD_FILE_ROW"),
+        (avro(flat(a=["null", "int"]), [{"a": None}]), "BAD_FILE_ROW"),
+        (avro(flat(a="int", s="string"), [{"a": 1, "s": "x"}]).replace(b"x", b"\xff"), "BAD_FILE_ROW"),
+        (good[:-20], "FILE_UNREADABLE"),
+        (good[:-30] + b"\0" * 30, "FILE_UNREADABLE"),
+        (good[:20], "FILE_UNREADABLE"),
+        (b"", "FILE_UNREADABLE"),
+        (b"PAR1", "FILE_UNREADABLE"),
+    ]
+    for data, code in cases:
+        path = folder.put("1.avro", data)
+        error = folder.refused("c", "AVRO")
+        assert error.code == code, error
+        assert error.facts["file"] == str(path), error
+    assert world.rows("SELECT count(*) FROM c") == [(0,)]
+
+
+def test_rows_of_avro_are_skipped(world: SparkWorld, folder: Folder) -> None:
+    made(world, "a Int32, m Decimal(4, 1)", "UNIQUE KEY a")
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}
+    schema = flat(a="long", m=decimal, _op=["null", "string"])
+    raw = flat(a="long", m="bytes", _op=["null", "string"])
+    rows = [
+        {"a": 1, "m": b"\1", "_op": "upsert"},
+        {"a": 2, "m": b"\x7f\xff"},
+        {"a": 1 << 40, "m": b"\1"},
+        {"a": 4, "m": b"\xff", "_op": "upsert"},
+    ]
+    file, data = io.BytesIO(), io.BytesIO()
+    fastavro.schemaless_writer(file, {"type": "map", "values": "bytes"}, {"avro.schema": json.dumps(schema).encode()})
+    for row in rows:
+        fastavro.schemaless_writer(data, raw, row)
+    marker = bytes(16)
+    file.write(marker)
+    fastavro.schemaless_writer(file, "long", len(rows))
+    fastavro.schemaless_writer(file, "bytes", data.getvalue())
+    path = folder.put("a.avro", b"Obj\x01" + file.getvalue() + marker)
+    error = folder.refused("c", "AVRO")
+    assert error.facts.get("line") == "2", error
+    assert (error.code, error.facts["file"]) == ("BAD_FILE_ROW", str(path))
+    assert "2 rows of 1 files; 2 rows skipped" in folder.copy("c", "AVRO", "OPTIONS (ON_ERROR = 'skip')")
+    assert world.rows("SELECT a, m FROM c ORDER BY a") == [(1, Decimal("0.1")), (4, Decimal("-0.1"))]
 
 
 def test_json_is_judged_as_insert_judges_it(world: SparkWorld, folder: Folder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -34,7 +35,7 @@ def files(world: SparkWorld) -> Path:
     return world.folder / "tables" / "files"
 
 
-@pytest.mark.parametrize("form", ["PARQUET", "JSON", "CSV"])
+@pytest.mark.parametrize("form", ["PARQUET", "AVRO", "JSON", "CSV"])
 def test_what_is_exported_is_copied_back(world: SparkWorld, form: str) -> None:
     address = files(world) / f"back {form}"
     assert "2 rows in" in world.run(f"EXPORT TABLE e TO '{address}' FORMAT {form}").message
@@ -48,6 +49,44 @@ def test_what_is_exported_is_copied_back(world: SparkWorld, form: str) -> None:
     assert math.isnan(one.pop("f"))
     assert math.copysign(1, second["f"]) == -1
     assert (first, second) == (one, other)
+
+
+def test_avro_is_read_by_java(world: SparkWorld) -> None:
+    address = files(world) / "avro of java"
+    query = "SELECT a, m, s, l, x, p, b FROM e ORDER BY a LIMIT 10"
+    world.run(f"EXPORT {query} TO '{address}' FORMAT AVRO SETTINGS max_insert_tasks = 1")
+    [path] = address.glob("part-*.avro")
+    # Any: handles of py4j have no types.
+    jvm: Any = world.session.session._jvm
+    reader = jvm.org.apache.avro.file.DataFileReader(
+        jvm.java.io.File(str(path)), jvm.org.apache.avro.generic.GenericDatumReader()
+    )
+    rows = []
+    while reader.hasNext():
+        rows.append(json.loads(reader.next().toString()))
+    first = {"a": 1, "s": "q'\"\t,;ü", "l": [1, None], "x": {"k.1": 1}, "p": {"u": 1, "v": None}, "b": True}
+    assert {name: rows[0][name] for name in first} == first
+    assert rows[1] == {**dict.fromkeys(first), "a": 2, "s": "", "l": [], "x": {}, "m": None}
+    assert '"precision":38,"scale":2' in reader.getSchema().toString()
+    reader.close()
+
+
+def test_orc_is_copied_back_or_refused(world: SparkWorld) -> None:
+    address = files(world) / "back ORC"
+    error = world.refused(f"EXPORT TABLE e TO '{address}' FORMAT ORC")
+    assert (error.code, error.facts["column"], error.facts["value"]) == ("BAD_VALUE", "d", "0001-01-01")
+    # Seconds and microseconds at whose borders calendars and signs differ.
+    micros = (-12_219_292_800_000_000, -2_717_640_000_000_000, -1_000_000, 999_999, 253_402_300_799_999_999)
+    times = ", ".join(f"timestamp_micros({each})" for each in micros)
+    query = f"SELECT * EXCEPT (d), DATE'1582-10-15' AS d, array({times}) AS i, NULL AS z FROM e"
+    assert "2 rows in" in world.run(f"EXPORT {query} TO '{address}' FORMAT ORC").message
+    world.run("DROP TABLE IF EXISTS back")
+    columns = f"{COLUMNS}, i Array(DateTime64(6)), z String"
+    world.run(f"CREATE TABLE back ({columns}) ENGINE = MergeTree ORDER BY a")
+    assert "2 rows of" in world.run(f"COPY INTO back FROM '{address}' FORMAT ORC").message
+    names = "a, m, s, d, t, l, x, p, b, y, i, z, CAST(f AS STRING)"
+    text = f"SELECT {names} FROM {{}} ORDER BY a"
+    assert world.rows(text.format("back")) == world.rows(text.format(f"({query})"))
 
 
 def test_a_query_is_exported_in_several_files(world: SparkWorld) -> None:

@@ -101,7 +101,7 @@ def test_files_go_out_and_come_in(location: Location) -> None:
     sql(f"INSERT INTO d.out VALUES (1, '{HOSTILE}'), (2, NULL)")
     rows = sql("SELECT * FROM d.out ORDER BY id").rows
     address = "s3://tilth/tables/files/a b%20+c"
-    for form in ("PARQUET", "JSON"):
+    for form in ("PARQUET", "JSON", "AVRO", "ORC"):
         assert "2 rows" in sql(f"EXPORT TABLE d.out TO '{address}/{form}' FORMAT {form}").summary.message
         sql("CREATE TABLE d.back (id BIGINT, s STRING) ENGINE = MergeTree ORDER BY id")
         assert "2 rows of" in sql(f"COPY INTO d.back FROM '{address}/{form}' FORMAT {form}").summary.message

@@ -286,6 +286,7 @@ class FileFormat(StrEnum):
 
     PARQUET = "PARQUET"
     ORC = "ORC"
+    AVRO = "AVRO"
     JSON = "JSON"
     CSV = "CSV"
 
@@ -304,6 +305,8 @@ class LoadFilesTask(msgspec.Struct, frozen=True, kw_only=True, tag="files"):
     #: Location of the files, and their paths below it.
     root: StoreRoot
     paths: tuple[str, ...]
+    #: Size of each file.
+    sizes: tuple[int, ...]
     #: `True` if the first line of each file has the names of its columns.
     has_header: bool = False
     delimiter: str = ","

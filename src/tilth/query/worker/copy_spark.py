@@ -1,7 +1,8 @@
 """Files of users to files of a table, in the tasks of one Spark job.
 
-Covers: the frame of a COPY INTO from Spark's own readers, rows counted file by file, rows that cannot be stored.
-Does not cover: which files (statements/files), the commit, values in lines (lines_spark.py).
+Covers: the frame of a COPY INTO from Spark's own readers and from that of Avro, rows counted file by file, rows that
+cannot be stored. Does not cover: which files (statements/files), the commit, values in lines (lines_spark.py) and of
+Avro (avro_spark.py).
 Always holds: each file is named, none is found by a pattern, and none is passed over; a row of the driver's is none of
 a file; a value that does not fit is an error or a skipped row, never NULL; nothing is committed here.
 
@@ -22,20 +23,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from tilth.base import tracing
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.formats import BadValueError
+from tilth.model.answer import unpack
 from tilth.model.loaded_file import SkippedRow
 from tilth.model.part import WrittenPart
-from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
+from tilth.model.table import OP_COLUMN, OP_UPSERT, UPSERT_WORDS, TableDef
 from tilth.model.task import Cost
 from tilth.model.types import DataType, Decimal, Simple, quoted, spark_name
 from tilth.query.errors import BadFileRowError, UnknownColumnError, UnreadableFileError
 from tilth.query.language.coerce import INTEGER_DIGITS, is_assignable
 from tilth.query.language.spark_errors import from_spark
 from tilth.query.snapshots.protocol import FileFormat, FileRows, LoadFilesResult, LoadFilesTask
+from tilth.query.worker.avro_spark import (
+    ERROR_MARK,
+    PIECE_START,
+    ROW,
+    AvroColumn,
+    AvroReader,
+    avro_frame,
+    columns_of_shape,
+    cut_files,
+)
 from tilth.query.worker.file_shapes_spark import shapes_of
 from tilth.query.worker.lines_spark import BAD, FILE, lines_frame, unknown_column
 from tilth.query.worker.target_spark import model_type, target_rows
@@ -64,7 +76,7 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_copy(context: TaskContext, task: LoadFilesTask) -> TaskResult:
     """Read the files and write their rows. Raises BadFileRowError, UnreadableFileError, BadValueError."""
-    copying = _Copying(context.session, task)
+    copying = _Copying(context.session, task, tasks=context.fit().tasks)
     result = copying.guarded(lambda: copying.result(context.raise_if_cancelled))
     cost = Cost(output_bytes=sum(part.file.size for part in result.parts))
     return TaskResult(payload=msgspec.msgpack.encode(result), actual=cost)
@@ -73,12 +85,14 @@ def run_copy(context: TaskContext, task: LoadFilesTask) -> TaskResult:
 class _Copying:
     """One COPY under way."""
 
-    def __init__(self, session: SparkSession, task: LoadFilesTask) -> None:
+    def __init__(self, session: SparkSession, task: LoadFilesTask, *, tasks: int) -> None:
         self._session = session
         self._task = task
+        #: Tasks that run at once.
+        self._tasks = tasks
         self._folder = Folder(task.root)
         self._above = spark_uri(self._folder)
-        #: Path of each file by the hash of its name in Spark.
+        #: Path of each file by the hash of its name in Spark; of one that Spark does not read, by its number.
         self._paths: dict[int, str] = {}
 
     def guarded(self, act: Callable[[], LoadFilesResult]) -> LoadFilesResult:
@@ -93,7 +107,8 @@ class _Copying:
             raise self._read_error(error) from error
 
     def result(self, check: Callable[[], None]) -> LoadFilesResult:
-        let_spark_reach(self._session, self._task.root)
+        if self._task.format is not FileFormat.AVRO:
+            let_spark_reach(self._session, self._task.root)
         for name, value in self._task.insert.spark.items():
             self._session.conf.set(name, value)
         insert = self._task.insert
@@ -134,7 +149,7 @@ class _Copying:
         if task.format is FileFormat.JSON or (task.format is FileFormat.CSV and not task.has_header):
             groups[""] = list(task.paths)
         else:
-            for path, shape in zip(task.paths, shapes_of(self._session, task), strict=True):
+            for path, shape in zip(task.paths, shapes_of(self._session, task, tasks=self._tasks), strict=True):
                 groups.setdefault(shape, []).append(path)
         if len(groups) > SHAPES_MAX:
             hint = "load those with the same columns by themselves: PATTERN '..'"
@@ -154,11 +169,13 @@ class _Copying:
             frame = reader.format("text").load(given)
             self._note(frame, paths)
             frame, columns = lines_frame(frame, self._task, shape)
+        elif self._task.format is FileFormat.AVRO:
+            frame, columns = self._avro(paths, columns_of_shape(shape))
         else:
             frame = reader.option("mergeSchema", "false").format(self._task.format.value.lower()).load(given)
             self._note(frame, paths)
             columns = self._columns(frame.columns, paths[0])
-            frame = self._judged(frame, columns)
+            frame = self._of_spark(frame, columns)
         # A row may lack a column that another one brings.
         optional = _computed_names(self._task.insert.target, columns) if self._task.format.is_lines else ()
         insert = msgspec.structs.replace(self._task.insert, columns=tuple(name for _, name in columns))
@@ -168,17 +185,40 @@ class _Copying:
             hint = "load the files into a table with their types, and INSERT .. SELECT CAST(..) from there"
             raise error.with_facts(hint=hint, file=self._folder.uri(paths[0])) from error
 
-    def _judged(self, frame: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
-        """Return the columns of files without lines, with the file of each row, and what of it cannot be stored."""
+    def _avro(self, paths: Sequence[str], given: Sequence[AvroColumn]) -> tuple[DataFrame, list[tuple[str, str]]]:
+        """Return the rows of Avro files that have the same columns, and the columns that are loaded."""
+        columns = self._columns([each.name for each in given], paths[0])
+        loaded = {name for name, _ in columns}
+        numbers = {path: number for number, path in enumerate(self._task.paths)}
+        chosen = [numbers[path] for path in paths]
+        reader = AvroReader(
+            root=self._task.root,
+            paths=tuple(paths),
+            names=tuple(chosen),
+            columns=tuple(each for each in given if each.name in loaded),
+            tasks=cut_files([self._task.sizes[number] for number in chosen], tasks=self._tasks),
+        )
+        self._paths |= dict(zip(chosen, paths, strict=True))
+        frame = avro_frame(self._session, reader)
+        where = functions.concat_ws(",", functions.col(ROW), functions.col(PIECE_START))
+        return self._judged(frame, columns, _Marks(functions.col(FILE), where, functions.col(BAD))), columns
+
+    def _of_spark(self, frame: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
+        """Return the rows of files that Spark reads, with their marks."""
         metadata = frame.metadataColumn("_metadata")
         is_parquet = self._task.format is FileFormat.PARQUET
         row = metadata.getField("row_index") if is_parquet else functions.lit(-1)
+        file = functions.xxhash64(metadata.getField("file_path"))
+        return self._judged(frame, columns, _Marks(file, row.cast("string"), functions.lit(None).cast("binary")))
+
+    def _judged(self, frame: DataFrame, columns: Sequence[tuple[str, str]], marks: _Marks) -> DataFrame:
+        """Return the columns of files without lines, with the file of each row, and what of it cannot be stored."""
         given = {field.name: field.dataType for field in schema_of(frame).fields}
-        selected, reasons = [], []
+        selected, reasons, operations = {}, [], []
         for name, own in columns:
             column, value = self._task.insert.target.schema.find(own), functions.col(quoted(name))
             if column is None:
-                selected.append(value)
+                operations.append((name, value))
                 continue
             source = model_type(given[name], column.type)
             if not column.nullable and OP_COLUMN not in dict(columns).values():
@@ -188,11 +228,15 @@ class _Copying:
                 text = functions.concat(functions.lit(f"column `{own}`: out of range: "), value.cast("string"))
                 reasons.append(functions.when(value.isNotNull() & cast.isNull(), text))
                 value = cast.alias(name)
-            selected.append(value)
+            selected[name] = value
         reason = functions.coalesce(*reasons) if reasons else functions.lit(None).cast("string")
-        bad = functions.concat(row.cast("string"), functions.lit(":"), reason).cast("binary")
-        file = functions.xxhash64(metadata.getField("file_path"))
-        return frame.select(*selected, file.alias(FILE), bad.alias(BAD))
+        own_bad = functions.concat(marks.row, functions.lit(":"), reason).cast("binary")
+        bad = functions.coalesce(marks.bad, own_bad)
+        for name, value in operations:
+            # A row that is not stored has no operation that may be wrong.
+            selected[name] = functions.when(bad.isNull(), value.cast("string")).otherwise(UPSERT_WORDS[0]).alias(name)
+        kept = [selected[name] for name, _ in columns]
+        return frame.select(*kept, marks.file.alias(FILE), bad.alias(BAD))
 
     def _columns(self, names: Sequence[str], path: str) -> list[tuple[str, str]]:
         """Return the columns of a file that are loaded, each with that of the table."""
@@ -239,6 +283,17 @@ class _Copying:
 
 
 @dataclass(frozen=True, slots=True)
+class _Marks:
+    """Expressions for each row."""
+
+    file: Column
+    #: Index of the row, and behind a comma the byte from which it is counted, if that is not the first.
+    row: Column
+    #: Mark of a row that the reader refuses.
+    bad: Column
+
+
+@dataclass(frozen=True, slots=True)
 class _Writer:
     """Writes the rows of one task, and counts them file by file. It goes to the tasks."""
 
@@ -272,6 +327,9 @@ class _Writer:
         if bad.null_count == len(bad):
             return held
         marked = held.select([FILE, BAD]).filter(pc.is_valid(bad)).to_pylist()
+        for each in marked:
+            if each[BAD].startswith(ERROR_MARK):
+                unpack(each[BAD].removeprefix(ERROR_MARK), type(None), task=0)
         found = [(each[FILE], _skipped_row(each[BAD])) for each in marked]
         if not self.skipped_max:
             file, row = min(found, key=lambda each: (each[1].block_start, each[1].line))
@@ -312,8 +370,9 @@ def _skipped_row(mark: bytes) -> SkippedRow:
     """Return what is encoded in a column BAD: by a task in Python, or by Spark, as the row's index and the reason."""
     if mark[0] & 0x80:
         return msgspec.msgpack.decode(mark, type=SkippedRow)
-    index, _, reason = mark.decode(errors="backslashreplace").partition(":")
-    return SkippedRow(line=int(index) + 1, reason=reason)
+    where, _, reason = mark.decode(errors="backslashreplace").partition(":")
+    index, _, start = where.partition(",")
+    return SkippedRow(line=int(index) + 1, block_start=int(start or 0), reason=reason)
 
 
 def _may_misfit(source: DataType, target: DataType) -> bool:

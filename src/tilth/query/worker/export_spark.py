@@ -1,6 +1,7 @@
 """The rows of a query to files of users, in the tasks of one Spark job.
 
-Covers: writing Parquet, JSON and CSV. Does not cover: where they may be written, which files count
+Covers: writing Parquet, ORC, Avro, JSON and CSV. Does not cover: values of ORC and of Avro (orc_values.py,
+avro_encode.py), where they may be written, which files count
 (statements/files/export.py).
 Always holds: a file is never written over another; its name has the export and the attempt, and an attempt that finds
 that the export is over removes what it wrote.
@@ -16,6 +17,7 @@ from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import orc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
@@ -26,6 +28,8 @@ from tilth.model.wire import Summary
 from tilth.query.results.answer import columns_of
 from tilth.query.results.spark import described, readable, without_voids
 from tilth.query.snapshots.protocol import EXPORT_MARKER, ExportedFile, ExportTask, FileFormat
+from tilth.query.worker.avro_encode import write_avro
+from tilth.query.worker.orc_values import check_orc_values, orc_schema
 from tilth.storage import Folder, make_folder, new_whole_file, read_file, remove_files, stretches
 from tilth.storage.read.hadoop_spark import let_spark_reach
 from tilth.storage.store.protocol import NewFile
@@ -35,6 +39,8 @@ from tilth.warehouse import run_tasks
 PIECE_BYTES = 128 * MIB
 EXTENSIONS = {
     FileFormat.PARQUET: "parquet",
+    FileFormat.ORC: "orc",
+    FileFormat.AVRO: "avro",
     FileFormat.JSON: "json",
     FileFormat.CSV: "csv",
 }
@@ -99,6 +105,14 @@ class _Writer:
                 with pq.ParquetWriter(file, plain, compression="zstd") as parquet:
                     for table in rows:
                         parquet.write_table(table)
+            case FileFormat.ORC:
+                columns = orc_schema(plain)
+                with orc.ORCWriter(file, compression="zstd") as writer:
+                    for table in rows:
+                        check_orc_values(table)
+                        writer.write(table.cast(columns))
+            case FileFormat.AVRO:
+                write_avro(rows, plain, file)
             case _:
                 names = "CSVWithNames" if self.has_header else "CSV"
                 form = find_format("JSONEachRow" if self.format is FileFormat.JSON else names)

@@ -1,6 +1,6 @@
 """Shapes of files of users, found in Spark's tasks: their columns.
 
-Covers: schemas of Parquet and ORC, the line of names of CSV. Does not cover: rows (copy_spark.py).
+Covers: schemas of Parquet, ORC and Avro, the line of names of CSV. Does not cover: rows (copy_spark.py).
 Always holds: files with equal shapes have the same columns, of the same types; no file is read whole.
 
 Tests: tests/integration/sql/test_copy_on_spark.py.
@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from tilth.query.errors import UnreadableFileError
 from tilth.query.snapshots.protocol import FileFormat, LoadFilesTask
+from tilth.query.worker.avro_spark import avro_shape
 from tilth.storage import Folder, StoreRoot, open_file
 from tilth.warehouse import run_tasks
 
@@ -30,12 +31,15 @@ FILES_PER_TASK = 64
 HEADER_BYTES_MAX = 1 << 20
 
 
-def shapes_of(session: SparkSession, task: LoadFilesTask) -> list[str]:
-    """Return the shape of each file. Raises UnreadableFileError and the errors of the store."""
+def shapes_of(session: SparkSession, task: LoadFilesTask, *, tasks: int) -> list[str]:
+    """Return the shape of each file. Raises UnreadableFileError and the errors of the store.
+
+    `tasks`: how many of Spark's tasks share the files at most.
+    """
     count = len(task.paths)
-    tasks = max(1, min(count // FILES_PER_TASK + 1, session.sparkContext.defaultParallelism))
+    shared = max(1, min(count // FILES_PER_TASK + 1, tasks))
     shapes = _Shapes(task.format, task.root, task.paths)
-    answers = run_tasks(session.range(0, count, 1, tasks), shapes, list[tuple[int, str]])
+    answers = run_tasks(session.range(0, count, 1, shared), shapes, list[tuple[int, str]])
     found = dict(each for answer in answers for each in answer)
     return [found[index] for index in range(count)]
 
@@ -57,8 +61,12 @@ class _Shapes:
             with open_file(folder, path) as file:
                 if self.format is FileFormat.CSV:
                     return _first_line(file, path)
+                if self.format is FileFormat.AVRO:
+                    return avro_shape(file)
                 schema = pq.read_schema(file) if self.format is FileFormat.PARQUET else orc.ORCFile(file).schema
                 return str(schema.to_string(show_field_metadata=False, show_schema_metadata=False))
+        except UnreadableFileError as error:
+            raise error.with_facts(file=folder.uri(path), format=self.format) from error
         except (pa.ArrowException, OSError, UnicodeError, EOFError) as error:
             raise UnreadableFileError(file=folder.uri(path), format=self.format, because=error) from error
 

@@ -15,9 +15,6 @@ _FORMATS = tuple(FileFormat)
 
 def parse_format(cursor: Cursor) -> FileFormat:
     """Read the name of a format."""
-    if cursor.at("AVRO"):
-        hint = "Spark here has no reader of Avro: write the files as Parquet, or send the rows through Kafka"
-        raise cursor.refused("FORMAT AVRO is not supported", hint=hint)
     return FileFormat(cursor.choose(*_FORMATS))
 
 

@@ -412,6 +412,7 @@ class _CopyInto:
             format=self._statement.format,
             root=self._folder.root,
             paths=tuple(each.path for each in files),
+            sizes=tuple(each.size for each in files),
             has_header=self._options.has_header,
             delimiter=call.settings.csv_delimiter,
             skip_unknown=call.settings.skip_unknown,

@@ -94,9 +94,6 @@ def _parse_target(cursor: Cursor, *, query: str = "", name: Name | None = None) 
     cursor.expect("TO")
     address = cursor.string("the address of a folder")
     cursor.expect("FORMAT")
-    if cursor.at("ORC"):
-        hint = "write FORMAT PARQUET: readers of ORC take days before 1582 that Arrow has written for others"
-        raise cursor.refused("EXPORT in ORC is not supported", hint=hint)
     file_format = parse_format(cursor)
     options = parse_options(cursor) if cursor.accept("OPTIONS") else ()
     settings = read_settings_clause(cursor)

@@ -88,7 +88,6 @@ def test_a_statement_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("COPY INTO t FROM '/in' FORMAT AVRO", "Avro"),
         ("COPY INTO t FROM '/in' FORMAT XML", "PARQUET"),
         ("COPY INTO t FROM '/in'", "FORMAT"),
         ("COPY INTO t FROM '/in' FILEFORMAT = PARQUET", "write FORMAT PARQUET"),

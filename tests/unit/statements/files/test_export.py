@@ -60,7 +60,7 @@ def test_statements_are_read() -> None:
     found = parse("EXPORT TABLE db.t TO '/x' FORMAT JSON SETTINGS max_insert_tasks = 1")
     assert isinstance(found, Export)
     assert (str(found.name), found.query, found.settings) == ("db.t", "", (("max_insert_tasks", "1"),))
-    for text in ("EXPORT t TO '/x' FORMAT JSON", "EXPORT SELECT 1 FORMAT JSON", "EXPORT TABLE t TO '/x' FORMAT ORC"):
+    for text in ("EXPORT t TO '/x' FORMAT JSON", "EXPORT SELECT 1 FORMAT JSON", "EXPORT TABLE t TO '/x' FORMAT XML"):
         with pytest.raises(SqlSyntaxError):
             parse(text)
 
