@@ -1,13 +1,15 @@
 """One Spark for all tests of a process that run it in their own process.
 
-Covers: starting it when a test first wants it, ending it when a test needs another one. Does not cover: nodes that are
-processes of their own. Always holds: a process has one Spark at a time.
+Covers: starting it when a test first wants it, ending it when a test needs another one; nodes in this process over it.
+Does not cover: nodes that are processes of their own. Always holds: a process has one Spark at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from tilth.node import Node, open_node
 from tilth.warehouse import WarehouseSettings, WorkerSession, class_data, warehouse_settings
 from tools.class_data import CLASS_DATA
 
@@ -42,3 +44,21 @@ class LaneSpark:
     def end(self) -> None:
         """Leave the process to another Spark."""
         self._session.stop()
+
+    def node(self, folder: Path, settings: Mapping[str, str] | None = None) -> Node:
+        """Start a node over the folder, which computes on this Spark and leaves it running."""
+        return open_node(folder, settings or {}, LentSession(self.running()))
+
+
+class LentSession(WorkerSession):
+    """A running session, which its borrower neither starts nor ends."""
+
+    def __init__(self, session: WorkerSession) -> None:
+        # It is the same session, whoever changes it.
+        self.__dict__ = session.__dict__
+
+    def start(self) -> None:
+        """It runs."""
+
+    def stop(self) -> None:
+        """Its owner ends it."""

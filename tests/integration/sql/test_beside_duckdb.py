@@ -25,14 +25,14 @@ from pyspark.sql import SparkSession
 from tests.beside_duckdb import DATABASE, DisagreementError, Sides, declared, duck_name
 from tests.filter_trees import Dialect, Operand, Tree, duck_type, literal, operands_of, random_tree, written
 from tests.hostile import SEED_VARIABLE, Values, narrowed, seed_of_run, value, values_of
+from tests.lane_spark import LaneSpark
 from tests.long import cases
 from tilth.base.errors import TilthError
 from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
-from tilth.node import Node, open_node
+from tilth.node import Node
 from tilth.statements.errors import ColumnBusyError
 from tilth.storage.parts import part_files
-from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 
@@ -106,10 +106,9 @@ def catalog_settings() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def node(
-    no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object, catalog_settings: dict[str, str]
+    lane_spark: LaneSpark, tmp_path_factory: pytest.TempPathFactory, catalog_settings: dict[str, str]
 ) -> Iterator[Node]:
-    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"} | catalog_settings
-    with open_node(tmp_path_factory.mktemp("beside"), settings) as made:
+    with lane_spark.node(tmp_path_factory.mktemp("beside"), catalog_settings) as made:
         # Merges and flushes are steps: else no seed would tell what happened.
         made.engine.run("SYSTEM STOP MERGES", database="default")
         made.engine.run("SYSTEM STOP FLUSH", database="default")

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.lane_spark import LaneSpark
 from tests.long import cases
-from tilth.node import Node, open_node
+from tilth.node import Node
 from tilth.storage import BadColumnError
-from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 #: Ids of the rows that each filter finds.
@@ -42,9 +42,8 @@ _ROWS = {
 
 
 @pytest.fixture(scope="module")
-def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
-    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
-    with open_node(tmp_path_factory.mktemp("every"), settings) as made:
+def node(lane_spark: LaneSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with lane_spark.node(tmp_path_factory.mktemp("every")) as made:
         made.engine.run("SYSTEM STOP MERGES", database="default")
         made.engine.run("SYSTEM STOP FLUSH", database="default")
         yield made

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.lane_spark import LaneSpark
 from tests.long import cases
-from tilth.node import Node, open_node
-from tools.class_data import CLASS_DATA
+from tilth.node import Node
 
 pytestmark = pytest.mark.integration
 LENGTH = 600
@@ -41,9 +41,8 @@ _COLUMN = {"plain": "k", "zero": "x", "text_of_k": "k"}
 
 
 @pytest.fixture(scope="module")
-def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
-    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
-    with open_node(tmp_path_factory.mktemp("long"), settings) as made:
+def node(lane_spark: LaneSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with lane_spark.node(tmp_path_factory.mktemp("long")) as made:
         made.engine.run("SYSTEM STOP MERGES", database="default")
         _make(made, "t")
         yield made

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.lane_spark import LaneSpark
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.model.mutation import MutationState
 from tilth.model.table import TableDef
-from tilth.node import Node, open_node
-from tools.class_data import CLASS_DATA
+from tilth.node import Node
 
 pytestmark = pytest.mark.integration
 
@@ -20,8 +20,8 @@ SECONDS_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
-def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with open_node(tmp_path_factory.mktemp("node"), CLASS_DATA | {"warehouse.driver-memory": "1g"}) as made:
+def node(lane_spark: LaneSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with lane_spark.node(tmp_path_factory.mktemp("node")) as made:
         made.engine.run("CREATE TABLE checks (k Int64 NOT NULL, n Int32, s String) ENGINE = MergeTree ORDER BY k")
         yield made
 

@@ -9,19 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from tests.lane_spark import LaneSpark
 from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnState
-from tilth.node import Node, open_node
+from tilth.node import Node
 from tilth.statements.inserts import upserts
-from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with open_node(tmp_path_factory.mktemp("node"), CLASS_DATA | {"warehouse.driver-memory": "1g"}) as made:
+def node(lane_spark: LaneSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with lane_spark.node(tmp_path_factory.mktemp("node")) as made:
         made.engine.run(
             "CREATE TABLE events (id Int64, word String) ENGINE = MergeTree ORDER BY id SETTINGS memory_buffer = 1"
         )
