@@ -41,6 +41,7 @@ from tilth.statements.definitions.warehouses import (
 )
 from tilth.statements.files.copy_into import CopyInto
 from tilth.statements.files.export import Export
+from tilth.statements.files.pipes import CreatePipe, DropPipe, ExplainPipe, RefreshPipe, ShowCreatePipe, ShowPipes
 from tilth.statements.operate.backup import BackupCatalog
 from tilth.statements.operate.check_files import CheckFiles
 from tilth.statements.operate.drill import DrillFailover
@@ -74,7 +75,26 @@ def render(statement: Statement) -> str:
             return _reset(statement)
         case ReplayDeadLetters(name=name, predicate=predicate):
             return f"SYSTEM REPLAY DEAD LETTERS {r.name_text(name)}{f' WHERE {predicate}' if predicate else ''}"
-    return _storage(statement) or _warehouse(statement) or _short(statement)
+    return _pipe(statement) or _storage(statement) or _warehouse(statement) or _short(statement)
+
+
+def _pipe(statement: Statement) -> str | None:
+    match statement:
+        case CreatePipe(pipe=pipe, if_not_exists=if_not_exists, every_ms=every_ms, copy=copy):
+            name = f"{r.if_not_exists_text(if_not_exists)}{r.quoted_name(pipe)}"
+            return f"CREATE PIPE {name} EVERY {every_ms} ms AS {_copy(copy)}"
+        case DropPipe(pipe=pipe, if_exists=if_exists, name=name):
+            return f"DROP PIPE {r.if_exists_text(if_exists)}{r.quoted_name(pipe)} ON {r.name_text(name)}"
+        case RefreshPipe(pipe=pipe, name=name):
+            return f"ALTER PIPE {r.quoted_name(pipe)} ON {r.name_text(name)} REFRESH"
+        case ShowCreatePipe(pipe=pipe, name=name):
+            return f"SHOW CREATE PIPE {r.quoted_name(pipe)} ON {r.name_text(name)}"
+        case ExplainPipe(pipe=pipe, name=name):
+            return f"EXPLAIN PIPE {r.quoted_name(pipe)} ON {r.name_text(name)}"
+        case ShowPipes(name=name, database=database):
+            table = f" ON {r.name_text(name)}" if name is not None else ""
+            return f"SHOW PIPES{table}{f' FROM {r.quoted_name(database)}' if database is not None else ''}"
+    return None
 
 
 def _copy(copy: CopyInto) -> str:

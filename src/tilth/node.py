@@ -232,7 +232,8 @@ class Node:
         """
 
         def failing() -> dict[str, str]:
-            return failures_of([*_known(self._consume.stats), *_known(self._maintenance.failing)])
+            services = (self._consume.stats, self._maintenance.failing, self.engine.pipes.stats)
+            return failures_of([one for each in services for one in _known(each)])
 
         return known_states(self._states, {"services": failing})
 
@@ -248,7 +249,8 @@ class Node:
         )
 
     def _services(self) -> list[ServiceStats]:
-        return [*_known(self._consume.stats), *_known(self._maintenance.stats)]
+        services = (self._consume.stats, self._maintenance.stats, self.engine.pipes.stats)
+        return [one for each in services for one in _known(each)]
 
     def close(self) -> None:
         """Stop the services, end running tasks, close Spark and the store; Java is killed if that lasts too long."""
@@ -348,6 +350,7 @@ class Node:
         if self._is_wired:
             self._consume.wake()
             self._maintenance.wake()
+            self.engine.pipes.wake()
 
     def _follow_catalog(self) -> None:
         """Follow the storages and warehouses of the catalog: other servers make and drop them too."""
@@ -370,6 +373,7 @@ class Node:
             if self._member.hosts(uuid) or uuid == ALL_TABLES:
                 self._consume.wake(uuid or None)
                 self._maintenance.wake(uuid or None)
+                self.engine.pipes.wake(uuid or None)
 
     def _follow_warehouses(self) -> None:
         self._dispatcher.declare(self.catalog.warehouses.all())
@@ -486,6 +490,7 @@ class Node:
             memory=MemoryGate(self._maintenance.memory, new_rng()),
             damage=self._maintenance.damage,
             peers=peers,
+            hosts=self._member.hosts,
             progress=self._progress.of,
         )
         slots = {**DEFAULT_SLOTS, Queue.QUERY: self._query_slots, Queue.INSERT: server_settings.insert_slots}
@@ -509,6 +514,7 @@ class Node:
                 maintenance=self._maintenance.numbers,
                 alarms=self.engine.alarms,
                 inserts=self.engine.insert_stats,
+                pipes=self.engine.pipes.numbers,
                 statements=self.engine.statement_stats,
                 traces=tracing.stats,
                 numbers=partial(self.engine.server_numbers, server_settings.metrics_tables_max),

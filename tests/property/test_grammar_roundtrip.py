@@ -45,6 +45,15 @@ from tilth.statements.definitions.warehouses import (
 )
 from tilth.statements.files.copy_into import CopyInto
 from tilth.statements.files.export import Export
+from tilth.statements.files.pipes import (
+    CreatePipe,
+    DropPipe,
+    ExplainPipe,
+    RefreshPipe,
+    ShowCreatePipe,
+    ShowPipes,
+    pipe_text,
+)
 from tilth.statements.operate.backup import BackupCatalog
 from tilth.statements.operate.drill import DrillFailover
 from tilth.statements.operate.kill import KillMutation
@@ -310,6 +319,23 @@ exports = st.builds(
     settings=maybe_settings,
 ) | st.builds(Export, query=queries, address=texts, format=export_formats, settings=maybe_settings)
 
+created_pipes = st.builds(
+    CreatePipe,
+    pipe=names,
+    if_not_exists=st.booleans(),
+    every_ms=st.integers(1_000, 86_400_000),
+    copy=copies.map(lambda copy: replace(copy, is_check=False)),
+)
+pipes = (
+    created_pipes
+    | st.builds(DropPipe, pipe=names, if_exists=st.booleans(), name=table_names)
+    | st.builds(RefreshPipe, pipe=names, name=table_names)
+    | st.builds(ShowCreatePipe, pipe=names, name=table_names)
+    | st.builds(ExplainPipe, pipe=names, name=table_names)
+    | st.builds(ShowPipes, name=table_names)
+    | st.builds(ShowPipes, database=st.none() | names)
+)
+
 services = st.sampled_from([service for service in ServiceKind if service is not ServiceKind.CONSUME])
 durations = st.none() | st.integers(1, 10**10)
 switches = st.builds(
@@ -384,7 +410,7 @@ others = (
     | st.builds(AlterWorker, worker=names, drains=st.booleans(), because=texts)
     | st.builds(g.Query, text=queries, format=st.none() | formats, settings=maybe_settings)
 )
-statements = merge_tree_tables | kafka_tables | views | alters | inserts | copies | exports | switches | others
+statements = merge_tree_tables | kafka_tables | views | alters | inserts | copies | pipes | exports | switches | others
 
 
 @settings(max_examples=examples(600))
@@ -436,3 +462,9 @@ def place_of_error(text: str) -> tuple[int, int] | None:
     except SqlSyntaxError as error:
         return error.line, error.column
     return None
+
+
+@settings(max_examples=examples(150))
+@given(created_pipes)
+def test_a_pipe_is_shown_as_a_statement_that_makes_it(pipe: CreatePipe) -> None:
+    assert parse(pipe_text(pipe)) == pipe

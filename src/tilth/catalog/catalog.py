@@ -21,6 +21,7 @@ from tilth.catalog.kv.dump import ByteSink, DumpHeader, write_dump
 from tilth.catalog.offsets.labels import Labels
 from tilth.catalog.offsets.loaded_files import LoadedFiles
 from tilth.catalog.offsets.offsets import Offsets
+from tilth.catalog.offsets.pipes import Pipes
 from tilth.catalog.offsets.streams import Streams
 from tilth.catalog.parts.history import History
 from tilth.catalog.parts.parts import Parts
@@ -111,6 +112,7 @@ class Catalog:
         self.history = History(clock, kv)
         self.labels = Labels(clock, kv)
         self.loaded_files = LoadedFiles(clock, kv)
+        self.pipes = Pipes(clock, kv)
         self.streams = Streams(kv)
         self.mutations = Mutations(clock, kv)
         self.trash = Trash(clock, self.clock, kv)

@@ -24,6 +24,7 @@ class ServiceKind(StrEnum):
     DELTA = "delta", "DELTAS"
     REPLICATE = "replicate", "REPLICATION"
     SCRUB = "scrub", "SCRUBS"
+    COPY = "copy", "COPY"
 
     word: str
 

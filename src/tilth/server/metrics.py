@@ -32,6 +32,7 @@ from tilth.base.tracing import TraceStats
 from tilth.base.units import show_time
 from tilth.catalog import CatalogStats
 from tilth.control.insert_batches import InsertStats
+from tilth.control.pipe_stats import PipeStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import ConsumerStats, ReplayStats
 from tilth.introspection.alarms.alarm import Alarm
@@ -185,7 +186,7 @@ METRICS = (
     FINDINGS,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_LAG_AGE, INGEST_UNREAD, INGEST_OFFSET),
-    *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats, StatementStats),
+    *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats, PipeStats, StatementStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
     *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
     *(metric for metrics in _KUDU_RUNS.values() for metric in metrics),
@@ -215,6 +216,7 @@ class MetricSources:
     #: Findings by alarm.
     alarms: Callable[[], Mapping[Alarm, int]] | None = None
     inserts: Callable[[], InsertStats] | None = None
+    pipes: Callable[[], PipeStats] | None = None
     statements: Callable[[], StatementStats] | None = None
     traces: Callable[[], TraceStats] | None = None
     numbers: Callable[[], ServerNumbers] | None = None
@@ -255,6 +257,7 @@ class Metrics(Collector):
             **_call("maintenance", sources.maintenance, _maintenance),
             **_call("alarms", sources.alarms, _alarms),
             **_call("inserts", sources.inserts, _fields),
+            **_call("pipes", sources.pipes, _fields),
             **_call("statements", sources.statements, _fields),
             **_call("traces", sources.traces, _fields),
             **_call("numbers", sources.numbers, _numbers),

@@ -56,6 +56,7 @@ from tilth.query.results.stream import RowStream
 from tilth.query.results.waiting import OpenResults, ResultLimits
 from tilth.query.settings import is_given, session_settings, settings_without_effect
 from tilth.query.snapshots.snapshots import SnapshotService
+from tilth.statements.files.pipe_manager import PipeManager
 from tilth.statements.inserts import insert
 from tilth.statements.inserts.bodies.heads import InsertHead
 from tilth.statements.inserts.bodies.streamed import LargeBody, insert_body
@@ -98,9 +99,12 @@ class SqlEngine:
         audit = read_settings(AuditSettings, given.texts)
         #: Masks literals in expired lines of the logs.
         self.log_masking = LogMasking(clock, catalog, query_log, audit)
+        #: Pipes of the tables that this server hosts.
+        self.pipes = PipeManager(clock, catalog, server=rooms.server, hosts=rooms.hosts)
         self._services = Services(
             **{each.name: getattr(rooms, each.name) for each in fields(rooms)},
             snapshots=self.snapshots,
+            pipes=self.pipes,
             insert_batches=InsertBatches(clock),
             started_ms=clock.now_ms(),
             node_settings=given,
@@ -114,16 +118,19 @@ class SqlEngine:
         )
         #: Writes of clients with a Spark of their own.
         self.outside_writes = OutsideWrites(self._services)
+        self.pipes.serve(self._services, self.run_inside)
 
     def start(self) -> None:
         self.snapshots.start()
         self.outside_writes.start()
         self._services.running.start()
+        self.pipes.start()
         self.log_masking.start()
 
     def stop(self) -> None:
         """Stop after inserts that wait for their batch are stored and answered; others are refused from now on."""
         self._services.running.stop()
+        self.pipes.stop()
         self.outside_writes.stop()
         self._services.insert_batches.stop()
         self.snapshots.stop()
@@ -290,6 +297,19 @@ class SqlEngine:
     def abort_write(self, write_id: str, reason: str) -> None:
         """End a write without its rows."""
         self.outside_writes.abort(write_id, reason)
+
+    def run_inside(
+        self, text: str, name: Name, settings: Mapping[str, str], origin: Origin, act: Callable[[Call], Outcome]
+    ) -> Answer:
+        """Run an action of this server over a table as a statement: it is in the query log, and KILL QUERY ends it."""
+
+        def acting(running: _Running) -> Outcome:
+            running.entry.kind = "LoadPipe"
+            call = _call(running, name.database or "default", settings)
+            self._services.running.enter(running.entry, Queue.INSERT)
+            return act(call)
+
+        return self._logged(text, name.database or "default", acting, origin)
 
     def insert_body(
         self,

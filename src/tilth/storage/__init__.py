@@ -123,6 +123,7 @@ if TYPE_CHECKING:
         UserFile,
         UserFolder,
         changed_files,
+        check_folder,
         check_pattern,
         find_folder,
         is_like_pattern,

@@ -1,11 +1,13 @@
-"""COPY INTO and EXPORT killed where it hurts, and sent again: nothing is lost, nothing is there twice.
+"""COPY INTO, EXPORT and a pipe killed where it hurts: nothing is lost, nothing is there twice.
 
-One node that starts four times, about ten seconds each.
+Two nodes, one that starts four times and one that starts three times, about ten seconds each.
 """
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
 ROWS = 1000
+WAIT_SECONDS_MAX = 90.0
 
 
 def test_files_are_loaded_and_written_once_whatever_is_killed(tmp_path: Path, java_home: Path) -> None:
@@ -67,3 +70,55 @@ def test_files_are_loaded_and_written_once_whatever_is_killed(tmp_path: Path, ja
         assert sorted(ids) == list(range(3 * ROWS))
     finally:
         node.stop()
+
+
+def test_a_pipe_loads_each_file_once_whatever_is_killed(tmp_path: Path, java_home: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+
+    def put(number: int, text: str = "") -> None:
+        lines = [json.dumps({"id": number * ROWS + row}) for row in range(ROWS)]
+        (folder / f".{number}").write_text(text or "\n".join(lines))
+        (folder / f".{number}").rename(folder / f"{number}.json")
+
+    node = NodeProcess(
+        tmp_path / "node",
+        settings={"storage.file-locations": str(tmp_path), "enable_maintenance_manager": "false"},
+    )
+    sql = node.connection.sql
+
+    def loaded() -> list[tuple[object, ...]]:
+        return sql("SELECT count(*), count(DISTINCT id) FROM default.t").rows
+
+    try:
+        put(0)
+        node.start(failpoints="catalog.before_commit:1")
+        node.wait_ready()
+        sql("CREATE TABLE default.t (id BIGINT) ENGINE = MergeTree ORDER BY id")
+        sql(f"CREATE PIPE p EVERY 1 SECOND AS COPY INTO default.t FROM '{folder}' FORMAT JSON")
+        assert node.wait_end(WAIT_SECONDS_MAX)
+        node.start(failpoints="catalog.after_commit:1")
+        put(1)
+        put(2, "no json")
+        assert node.wait_end(WAIT_SECONDS_MAX)
+        node.start()
+        node.wait_ready()
+        put(3)
+        wait_until(lambda: loaded() == [(3 * ROWS, 3 * ROWS)], "the pipe has loaded what is good")
+        failed = sql("SELECT file, code FROM system.pipe_errors").rows
+        assert failed == [(f"{folder}/2.json", "BAD_FILE_ROW")]
+        put(2)
+        wait_until(lambda: loaded() == [(4 * ROWS, 4 * ROWS)], "the pipe has loaded what was corrected")
+        assert sql("SELECT count(*) FROM system.loaded_files").rows == [(4,)]
+        assert sql("SELECT * FROM system.pipe_errors").rows == []
+        sql("SYSTEM STOP COPY default.t")
+        assert sql("SELECT state FROM system.pipes").rows == [("stopped",)]
+    finally:
+        node.stop()
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)

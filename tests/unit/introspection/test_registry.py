@@ -17,6 +17,7 @@ from tilth.introspection.system_queries import system_tables_of
 from tilth.introspection.system_table import FLAG, TEXTS
 from tilth.model.loaded_file import LoadedFile, SkippedRow
 from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition
+from tilth.model.pipe import FailedFile, Pipe
 from tilth.model.task import Cost, TaskState
 from tilth.model.types import quoted
 
@@ -71,6 +72,10 @@ def world(tmp_path: Path) -> SqlWorld:
     table = made.catalog.tables.get("default", "t").uuid
     made.catalog.transactions.open("copy").commit([LoadFile(table=table, loaded=loaded)])
     made.catalog.transactions.apply("insert", [InsertBatch(table=table, stream="orders", query="q1", batch=3, rows=10)])
+    pipe = Pipe(table=table, name="p", id="1", address="/in", format="JSON", every_ms=1, created_ms=1, query_id="q")
+    made.catalog.pipes.create(pipe)
+    failed = FailedFile(file="/in/b", size=1, modified_ms=1, schema_version=1, code="C", error="no", failed_ms=1)
+    made.catalog.pipes.fail(pipe, [failed])
     made.catalog.leases.acquire("table/x", "s1")
     made.catalog.readers.open(made.catalog.tables.get("default", "t").uuid, made.catalog.clock.now(), "s1", 1_000)
     return made

@@ -14,6 +14,7 @@ from tilth.base.clock import SystemClock
 from tilth.base.tracing import TraceStats
 from tilth.catalog import CatalogStats
 from tilth.control.insert_batches import InsertStats
+from tilth.control.pipe_stats import PipeStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import ActivityKind, Doing, Offset, PartitionEnd, ReplayStats, TopicPartitionStats
 from tilth.introspection.alarms.alarms import ALARMS
@@ -148,6 +149,7 @@ def metrics() -> Metrics:
         tasks=lambda: [TASK, TASK],
         maintenance=maintenance,
         alarms=lambda: {alarm: int(alarm.name == "disk_full") for alarm in ALARMS},
+        pipes=lambda: PipeStats(pipes=1, files=25),
         inserts=lambda: InsertStats(batched=18, batches=19, memory_rejections=20),
         statements=lambda: StatementStats(sent_again=22),
         traces=lambda: TraceStats(sent=23, dropped=24),

@@ -34,6 +34,7 @@ from tilth.model.loaded_file import LoadedFile
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription
 from tilth.model.part import Entry, PartEvent, TrashItem
+from tilth.model.pipe import FailedFile, Pipe
 from tilth.model.server import Placement, ServerRecord
 from tilth.model.service import Switch
 from tilth.model.storage import Storage
@@ -87,6 +88,8 @@ PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
 DELTAS = Codec(msgspec.msgpack.Decoder(Delta))
 LABELS = Codec(msgspec.msgpack.Decoder(LabelRecord))
 LOADED_FILES = Codec(msgspec.msgpack.Decoder(LoadedFile))
+PIPES = Codec(msgspec.msgpack.Decoder(Pipe))
+FAILED_FILES = Codec(msgspec.msgpack.Decoder(FailedFile))
 STREAMS = Codec(msgspec.msgpack.Decoder(StreamRecord))
 TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
 MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))

@@ -60,6 +60,10 @@ class Space(Enum):
     LABEL = b"b"
     #: table, hash of the file's address -> LoadedFile
     LOADED_FILE = b"A"
+    #: table, name -> Pipe
+    PIPE = b"I"
+    #: table, id of the pipe, hash of the file's address -> FailedFile
+    FAILED_FILE = b"J"
     #: table, stream -> StreamRecord
     STREAM = b"M"
     #: table, id -> Mutation
@@ -147,7 +151,9 @@ def is_journaled(key: bytes) -> bool:
 
 
 #: Key spaces that a server's services act on: those with a table in the first field, and those that concern all.
-_NEWS_OF_TABLES = frozenset(space.value for space in (Space.RELATION, Space.DROPPED, Space.SWITCH, Space.MUTATION))
+_NEWS_OF_TABLES = frozenset(
+    space.value for space in (Space.RELATION, Space.DROPPED, Space.SWITCH, Space.MUTATION, Space.PIPE)
+)
 _NEWS_FOR_ALL = frozenset(space.value for space in (Space.STORAGE, Space.WAREHOUSE, Space.DRAIN))
 
 

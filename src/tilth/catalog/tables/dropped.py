@@ -33,6 +33,8 @@ _SPACES_OF_ONE = (
     Space.VERSION_COMMIT,
     Space.LABEL,
     Space.LOADED_FILE,
+    Space.PIPE,
+    Space.FAILED_FILE,
     Space.STREAM,
     Space.MUTATION,
     Space.OFFSET,

@@ -13,6 +13,7 @@ from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
 from tilth.catalog import Catalog
+from tilth.control.pipe_stats import PipeState, PipeStats
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, ReplayReport, RunReplay, StreamState
 from tilth.maintenance import (
     ChoiceRow,
@@ -147,6 +148,20 @@ class Maintenance(Protocol):
     def choices(self) -> list[ChoiceRow]: ...
 
 
+class PipesRoom(Protocol):
+    """The pipes of the tables that this server hosts."""
+
+    def wake(self, table_uuid: str | None = None) -> None: ...
+
+    def wait_stopped(self, table_uuid: str) -> None: ...
+
+    def stats(self) -> list[ServiceStats]: ...
+
+    def states(self) -> list[PipeState]: ...
+
+    def numbers(self) -> PipeStats: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
     """One node's rooms and folders, as its engine gets them."""
@@ -171,5 +186,7 @@ class Rooms:
     damage: DamageBook
     #: The other servers of the catalog.
     peers: Peers = field(default_factory=NoPeers)
+    #: `True` for a table, by its uuid, whose background services are this server's.
+    hosts: Callable[[str], bool] = lambda uuid: True
     #: Progress of a task in Spark, by its id.
     progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress()

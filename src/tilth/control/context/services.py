@@ -23,7 +23,7 @@ from tilth.base.settings import BadSettingError, Setting
 from tilth.base.sources import GivenSettings
 from tilth.catalog import AuditSettings
 from tilth.clickhouse.dialect_words import CLICKHOUSE
-from tilth.control.context.rooms import Rooms
+from tilth.control.context.rooms import PipesRoom, Rooms
 from tilth.control.insert_batches import InsertBatches, PreparedInsert
 from tilth.control.query_log import QueryLog
 from tilth.control.resends import Resends
@@ -45,6 +45,7 @@ class Services(Rooms):
     snapshots: SnapshotService
     #: Batches small inserts.
     insert_batches: InsertBatches[PreparedInsert]
+    pipes: PipesRoom
     started_ms: int
     #: The node's settings as given, by name.
     node_settings: GivenSettings

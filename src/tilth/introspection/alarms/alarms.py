@@ -15,6 +15,7 @@ from tilth.base.errors import UnavailableError
 from tilth.control.context.services import Services
 from tilth.introspection.alarms.alarm import Alarm, AlarmFinding, Severity
 from tilth.introspection.alarms.observation import Observation
+from tilth.introspection.alarms.pipes import PIPE_ALARMS
 from tilth.introspection.alarms.servers import SERVER_ALARMS
 from tilth.introspection.alarms.stores import STORE_ALARMS
 from tilth.introspection.alarms.streams import STREAM_ALARMS
@@ -26,7 +27,7 @@ FINDINGS_MAX = 1_000
 #: Critical ones first.
 ALARMS: tuple[Alarm, ...] = tuple(
     sorted(
-        (*SERVER_ALARMS, *STORE_ALARMS, *STREAM_ALARMS, *TABLE_ALARMS),
+        (*SERVER_ALARMS, *STORE_ALARMS, *STREAM_ALARMS, *TABLE_ALARMS, *PIPE_ALARMS),
         key=lambda each: each.severity is not Severity.CRITICAL,
     )
 )

@@ -18,6 +18,7 @@ from tilth.base.errors import UnavailableError
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import Catalog, InsertPressure, TableVersion
 from tilth.control.context.services import Services
+from tilth.control.pipe_stats import PipeState
 from tilth.ingest import StreamState
 from tilth.maintenance import DamagedFile, MutationProgress
 from tilth.model.lease import ReaderLease
@@ -115,6 +116,11 @@ class Observation:
     def streams(self) -> list[StreamState]:
         """Kafka tables that this server hosts."""
         return self.services.consume.streams()
+
+    @cached_property
+    def pipes(self) -> list[PipeState]:
+        """Pipes of the tables that this server hosts."""
+        return self.services.pipes.states()
 
     @cached_property
     def failing(self) -> list[ServiceStats]:

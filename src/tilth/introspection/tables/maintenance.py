@@ -40,7 +40,7 @@ _WITHOUT_SPARK = {kind.traits.service for kind in OpKind} - {kind.traits.service
 
 
 def _rows_of_bg_threads(services: Services, wanted: Pushdown) -> Iterator[Row]:
-    found = [*services.consume.stats(), *_of_maintenance(services, wanted)]
+    found = [*services.consume.stats(), *services.pipes.stats(), *_of_maintenance(services, wanted)]
     workers = services.dispatcher.workers()
     trouble = "; ".join(each.reason for each in workers if each.reason)
     if trouble and all(each.reason for each in workers):
@@ -58,7 +58,7 @@ def _rows_of_bg_threads(services: Services, wanted: Pushdown) -> Iterator[Row]:
 
 def _of_maintenance(services: Services, wanted: Pushdown) -> list[ServiceStats]:
     """Return what may be wanted of the rows of all tables, which are many."""
-    if wanted.equal.get("service") == ServiceKind.CONSUME:
+    if wanted.equal.get("service") in (ServiceKind.CONSUME, ServiceKind.COPY):
         return []
     if "table" in wanted.equal:
         found = relations(services, wanted)

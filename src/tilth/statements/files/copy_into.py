@@ -85,6 +85,19 @@ class Changed(StrEnum):
     LOAD = "load"
 
 
+class LedgerState(StrEnum):
+    """State of a file that was found, for a table."""
+
+    #: It is to be loaded.
+    NEW = "new"
+    #: It was loaded, and is as it was.
+    LOADED = "loaded"
+    #: It was loaded, and has changed since.
+    CHANGED = "changed"
+    #: It has changed before the time up to which the ledger has forgotten files.
+    TOO_OLD = "too_old"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyInto(WithSettings):
     """Files of users into a table."""
@@ -132,7 +145,8 @@ class _Chosen:
         return "".join(f"; {count} files {why}" for why, count in counts.items() if count)
 
 
-def _parse(cursor: Cursor) -> CopyInto:
+def parse_copy_into(cursor: Cursor) -> CopyInto:
+    """Read what follows COPY INTO."""
     cursor.accept("TABLE")
     name = parse_name(cursor)
     columns = parse_names(cursor, "a column") if cursor.is_symbol("(") else ()
@@ -228,11 +242,7 @@ def copy_into(services: Services, call: Call, statement: CopyInto) -> Outcome:
     options = copy_options(statement.options, statement.format)
     if statement.pattern:
         check_pattern(statement.pattern)
-    if statement.format.is_lines and call.zone is not UTC:
-        hint = "leave spark.sql.session.timeZone at UTC, or give the columns a zone: DateTime('Europe/Berlin')"
-        raise InvalidInputError.coded(
-            "COPY_ZONE", "times without a zone in files are those of UTC", zone=call.zone_name, hint=hint
-        )
+    check_zone(call, statement)
     with audited(services, call, verb="COPY INTO", table=full_name(table)) as audit:
         folder = user_folder(services, statement.address)
         services.memory.check()
@@ -248,6 +258,15 @@ def copy_into(services: Services, call: Call, statement: CopyInto) -> Outcome:
     return outcome
 
 
+def check_zone(call: Call, statement: CopyInto) -> None:
+    """Raises InvalidInputError (COPY_ZONE) where the session's zone is not that of times in files."""
+    if statement.format.is_lines and call.zone is not UTC:
+        hint = "leave spark.sql.session.timeZone at UTC, or give the columns a zone: DateTime('Europe/Berlin')"
+        raise InvalidInputError.coded(
+            "COPY_ZONE", "times without a zone in files are those of UTC", zone=call.zone_name, hint=hint
+        )
+
+
 def user_folder(services: Services, address: str) -> UserFolder:
     """Return the folder that a statement names. Raises BadLocationError."""
     settings = read_settings(NodeStorageSettings, services.node_settings.texts)
@@ -258,7 +277,7 @@ def _loaded(
     services: Services, call: Call, statement: CopyInto, table: TableDef, folder: UserFolder, options: CopyOptions
 ) -> Outcome:
     listed = apart(lambda: list_folder(folder), name="copy-list", hint="nothing was loaded")
-    files = [each for each in listed if _is_wanted(each, folder, statement.pattern)]
+    files = [each for each in listed if is_wanted(each, folder, statement.pattern)]
     if not files:
         hint = "FROM names a folder or one file, PATTERN paths below it; names that begin with _ or . are left out"
         raise InvalidInputError.coded("NO_FILES", "there are no such files", address=folder.address, hint=hint)
@@ -282,11 +301,28 @@ def _loaded(
     return done(f"{text}{_skipped_note(skipped)}{chosen.notes}", rows_written=rows)
 
 
+def load_files(
+    services: Services,
+    call: Call,
+    statement: CopyInto,
+    table: TableDef,
+    folder: UserFolder,
+    files: Sequence[tuple[UserFile, LoadedFile | None]],
+) -> Outcome:
+    """Load files that were chosen, each with its record of an earlier load, in one commit. Raises as `copy_into`."""
+    services.memory.check()
+    options = copy_options(statement.options, statement.format)
+    rows, skipped = _CopyInto(services, call, statement, table, folder, options).stored(files)
+    text = f"copied into {full_name(table)}: {rows} rows of {len(files)} files"
+    return done(f"{text}{_skipped_note(skipped)}", rows_written=rows)
+
+
 def _skipped_note(count: int) -> str:
     return f"; {count} rows skipped, see system.skipped_rows" if count else ""
 
 
-def _is_wanted(file: UserFile, folder: UserFolder, pattern: str) -> bool:
+def is_wanted(file: UserFile, folder: UserFolder, pattern: str) -> bool:
+    """Return whether a file of the folder is like the pattern; an empty one is that of all files."""
     below = file.path[len(folder.path) :].lstrip("/") or file.path.rpartition("/")[2]
     return not pattern or is_like_pattern(below, pattern)
 
@@ -306,22 +342,27 @@ def choose_files(
     chosen = _Chosen()
     for file in files:
         before = known.get(file.address)
-        if options.force:
+        state = LedgerState.NEW if options.force else state_of_file(file, before, is_local, forgotten_ms)
+        if state is LedgerState.NEW or (state is LedgerState.CHANGED and options.changed is Changed.LOAD):
             chosen.files.append((file, before))
-        elif before is None and file.modified_ms < forgotten_ms:
+        elif state is LedgerState.TOO_OLD:
             chosen.too_old += 1
-        elif before is None:
-            chosen.files.append((file, None))
-        elif before.is_like(record_of(file, "", is_local=is_local)):
+        elif state is LedgerState.LOADED or before is None:
             chosen.loaded += 1
-        elif options.changed is Changed.LOAD:
-            chosen.files.append((file, before))
         elif options.changed is Changed.SKIP:
             chosen.changed += 1
         else:
             hint = "give new files new names; OPTIONS (CHANGED = 'load') loads it beside its old rows, 'skip' leaves it"
             raise FileChangedError(file=file.address, size=file.size, loaded_size=before.size, hint=hint)
     return chosen
+
+
+def state_of_file(file: UserFile, before: LoadedFile | None, is_local: bool, forgotten_ms: int) -> LedgerState:
+    """Return the state of a file with this line of the ledger; None: it has none."""
+    if before is None:
+        return LedgerState.TOO_OLD if file.modified_ms < forgotten_ms else LedgerState.NEW
+    is_same = before.is_like(record_of(file, "", is_local=is_local))
+    return LedgerState.LOADED if is_same else LedgerState.CHANGED
 
 
 def record_of(file: UserFile, query_id: str, *, is_local: bool) -> LoadedFile:
@@ -443,7 +484,7 @@ def _counts(result: LoadFilesResult) -> tuple[int, int]:
 KINDS = (
     StatementKind(
         value=CopyInto,
-        forms=(Form(words="COPY INTO", parse=_parse),),
+        forms=(Form(words="COPY INTO", parse=parse_copy_into),),
         perform=copy_into,
         queue=Queue.CHANGE,
     ),

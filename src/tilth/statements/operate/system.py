@@ -80,6 +80,8 @@ class OptimizeTable(Statement):
 _DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}
 #: Names of the services that can be switched.
 _SERVICES = {service.word: service for service in ServiceKind}
+#: Services whose host says when it has stopped that of one table.
+_STOPPED_BY_HOST = frozenset({ServiceKind.CONSUME, ServiceKind.COPY})
 #: A switch that turns back later than this was not meant to.
 _DURATION_SECONDS_MAX = 3650 * 86400
 _FORCED = "SYSTEM FORCE"
@@ -121,7 +123,9 @@ def _parse_switch(cursor: Cursor, verb: SwitchVerb) -> SwitchService:
             raise cursor.refused(f"SYSTEM {verb.value} {word} is not supported", hint=hint)
     service = _SERVICES[cursor.choose(*words)]
     name = None
-    if verb is SwitchVerb.RESTART or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
+    # `ON` may stand in front of the table, as behind the name of a pipe.
+    is_named = service is ServiceKind.COPY and cursor.accept("ON")
+    if is_named or verb is SwitchVerb.RESTART or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
         name = parse_name(cursor)
     duration_ms: int | None = None
     because: str | None = None
@@ -186,7 +190,7 @@ def switch_service(services: Services, call: Call, statement: SwitchService) -> 
         else:
             _switch_maintenance(services, call, uuid, statement, until_ms)
         # The switch is set: no other server runs the statement again, each only answers when it has stopped.
-        if statement.verb is SwitchVerb.STOP and (uuid == ALL_TABLES or statement.service is ServiceKind.CONSUME):
+        if statement.verb is SwitchVerb.STOP and (uuid == ALL_TABLES or statement.service in _STOPPED_BY_HOST):
             wait_stopped(services, statement.service, uuid)
             services.peers.wait_stopped(statement.service, uuid)
     limit = f" for {duration_ms / 1000:g} s" if duration_ms else ""
@@ -201,6 +205,8 @@ def wait_stopped(services: Services, service: ServiceKind, table: str) -> None:
     """
     if service is ServiceKind.CONSUME:
         services.consume.wait_stopped(table)
+    elif service is ServiceKind.COPY:
+        services.pipes.wait_stopped(table)
     else:
         services.maintenance.wait_refreshed()
 
@@ -234,7 +240,10 @@ def _switch_maintenance(services: Services, call: Call, uuid: str, statement: Sw
             client=call.client,
         )
     )
-    services.maintenance.wake(uuid or None)
+    if statement.service is ServiceKind.COPY:
+        services.pipes.wake(uuid or None)
+    else:
+        services.maintenance.wake(uuid or None)
 
 
 def _switched(services: Services, call: Call, statement: SwitchService, what: str) -> Relation | None:

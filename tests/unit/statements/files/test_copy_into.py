@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 import pytest
 
 from tests.codes import WithCode
-from tests.sql_world import SqlWorld, refused, table_of
+from tests.copy_world import CopyWorld
+from tests.sql_world import refused, table_of
 from tilth.base.errors import ErrorKind, InvalidInputError
 from tilth.catalog import LoadFile
 from tilth.catalog.offsets.loaded_files import LoadedFiles
@@ -21,48 +21,6 @@ from tilth.model.task import TaskSpec
 from tilth.query.snapshots.protocol import FileFormat, FileRows, LoadFilesResult, LoadFilesTask
 from tilth.statements.files.copy_into import CopyInto, CopyOptions, copy_options
 from tilth.statements.registry import parse
-from tilth.storage import layout_of, local_root, write_parts
-
-
-class CopyWorld(SqlWorld):
-    """A table `t (a)`, a folder that statements may name, and a job that finds a row in each file: its size."""
-
-    def __init__(self, folder: Path) -> None:
-        self.files = folder / "in"
-        self.files.mkdir()
-        super().__init__(folder / "tables", settings={"storage.file-locations": str(self.files)})
-        self.tasks: list[LoadFilesTask] = []
-        #: Called while the job runs.
-        self.meanwhile: Callable[[], object] = lambda: None
-        self.skipped: tuple[SkippedRow, ...] = ()
-        self.dispatch.answer = self._answer
-        self.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")
-        self.table_root = folder / "tables"
-
-    def put(self, name: str, size: int = 1) -> Path:
-        path = self.files / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x" * size)
-        return path
-
-    def copy(self, more: str = "", *, table: str = "t", form: str = "JSON") -> str:
-        return self.run(f"COPY INTO {table} FROM '{self.files}' FORMAT {form} {more}").message
-
-    def loaded(self) -> dict[str, int]:
-        rows = self.rows("SELECT file, rows FROM system.loaded_files ORDER BY file")
-        return {str(file).removeprefix(f"{self.files}/"): int(str(count)) for file, count in rows}
-
-    def _answer(self, spec: TaskSpec) -> bytes:
-        task = msgspec.msgpack.decode(spec.payload, type=LoadFilesTask)
-        self.tasks.append(task)
-        sizes = [(Path(task.root.uri) / path).stat().st_size for path in task.paths]
-        layout = layout_of(table_of(self), local_root(self.table_root))
-        rows = pa.table({"a": pa.array(sizes, pa.int64())})
-        parts = [] if task.is_check else write_parts(layout, rows, txn=task.insert.txn, task=0, attempt=0)
-        meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        meanwhile()
-        found = tuple(FileRows(rows=1, skipped=self.skipped) for _ in task.paths)
-        return msgspec.msgpack.encode(LoadFilesResult(parts=tuple(parts), files=found))
 
 
 @pytest.fixture

@@ -96,6 +96,15 @@ def list_folder(folder: UserFolder) -> list[UserFile]:
     return sorted(found, key=lambda each: each.path)
 
 
+def check_folder(folder: UserFolder) -> None:
+    """Raises BadLocationError where neither a folder nor a file has this address on the local disk: it is not mounted,
+    or was removed. In a bucket there are no folders.
+    """
+    if folder.root.is_local and not os.path.exists(folder.address):
+        hint = "make or mount the folder: a pipe goes on by itself then"
+        raise BadLocationError("there is no such folder", address=folder.address, hint=hint)
+
+
 def is_like_pattern(path: str, pattern: str) -> bool:
     """Return whether a path is like a pattern: `*`, `?`, `[..]` stand for characters of a name, `**` for folders."""
     return _is_like(path.split("/"), pattern.split("/"))

@@ -23,18 +23,18 @@ import { completions } from "./words.js"
 /** The statement under the cursor is marked in texts up to this length. */
 const MARKED_TEXT_MAX = 200_000
 
-const KEYWORDS = `add after alias all alter analyze and anti any array as asc async backup because before between by
-  cascade case cast catalog check clear cluster column columns comment consume copy create cross cube current database
-  databases default delete desc describe distinct distribute distributed drain drill drop else end engine escape except
-  exists explain export extended failover false fastdelete files filter final first flush following for force format
+const KEYWORDS = `add after alias all alter analyze and anti any array as asc async backup because before between by cascade case cast
+  catalog check clear cluster column columns comment consume copy create cross cube current database databases default
+  delete desc describe distinct distribute distributed drain drill drop else end engine escape every except exists
+  explain export extended failover false fastdelete files filter final first flush following for force format
   formatted from full functions gc group grouping having if ilike in inner insert intersect interval into is join key
   kill last lateral left like limit logs materialized merge merges minus modify mutation mutations natural not null
-  nulls of offset on only optimize options or order outer over partition partitions pattern pivot policy preceding
-  prewhere primary processlist qualify query queue quorum range recursive refresh remove rename repair replace replay
-  replica replicas reset restart restore resume right rlike rollup root row rows schema scrub scrubs select semi server
-  set sets setting settings show sort start stop storage storages sync system table tables tablesample temporary test
-  then timestamp to top trash true truncate ttl undrop union unique unpivot update use using validate values verify
-  version view warehouse warehouses when where window with within worker`
+  nulls of offset on only optimize options or order outer over partition partitions pattern pipe pipes pivot policy
+  preceding prewhere primary processlist qualify query queue quorum range recursive refresh remove rename repair
+  replace replay replica replicas reset restart restore resume right rlike rollup root row rows schema scrub scrubs
+  select semi server set sets setting settings show sort start stop storage storages sync system table tables
+  tablesample temporary test then timestamp to top trash true truncate ttl undrop union unique unpivot update use
+  using validate values verify version view warehouse warehouses when where window with within worker`
 const TYPES = `bigint binary boolean byte char date datetime datetime64 decimal double enum enum8 enum16 fixedstring
   float float32 float64 int int8 int16 int32 int64 integer long map nullable real short smallint string struct
   timestamp_ltz timestamp_ntz tinyint uint8 uint16 uint32 uint64 uuid varchar`
