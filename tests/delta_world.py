@@ -164,8 +164,10 @@ def _written(task: DeltaTask) -> list[WrittenDelta]:
     if task.way is DeltaWay.MAJOR:
         [part] = task.targets
         columns = {column for delta in task.sources for column in delta.columns}
+        assert columns == {column for group in task.columns for column in group}
         whole = [Target(file=part.file.name, updated=part.rows)]
-        return [written(DeltaKind.COLUMN, whole, columns, max(delta.change_ts for delta in task.sources))]
+        newest = max(delta.change_ts for delta in task.sources)
+        return [written(DeltaKind.COLUMN, whole, set(group), newest) for group in task.columns]
     found: list[WrittenDelta] = []
     kept: list[Target] = []
     kept_columns: set[int] = set()

@@ -167,7 +167,7 @@ def _histories(draw: st.DrawFn, folder: str) -> tuple[TableLayout, PartSource, _
                 dense = {column: [(True, draw(_VALUES[column])) for _ in rows] for column in columns}
                 arrays_of = {name: a for name, a in _value_columns(dense).items() if name.startswith("c")}
                 _update(model, list(range(len(rows))), dense)
-                written = writer.columns("all", part.file.name, pa.table(arrays_of), change_ts=change_ts)
+                written = writer.columns("all", part.file.name, [pa.table(arrays_of)], change_ts=change_ts)
         model.take(written, model.now)
     return layout, _source(part, model), model
 

@@ -131,7 +131,7 @@ class Table:
             column = data.draw(st.sampled_from(list(VALUES)))
             news = [{column: data.draw(VALUES[column][1])} for _ in self.rows[number]]
             table = values_table(news).select([f"c{column}"])
-            self._add(number, DeltaWriter(self.layout, **names).columns("all", file, table))
+            self._add(number, DeltaWriter(self.layout, **names).columns("all", file, [table]))
             for index in there:
                 self._set(number, index, news[index])
 

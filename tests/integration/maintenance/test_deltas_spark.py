@@ -52,14 +52,14 @@ Rows = dict[int, str]
 class Node:
     """The rooms that maintenance stands on, wired, with a table `default.t` that nothing merges."""
 
-    def __init__(self, folder: Path, session: WorkerSession) -> None:
+    def __init__(self, folder: Path, session: WorkerSession, schema: Schema = SCHEMA, **settings: str) -> None:
         self.root = local_root(folder / "tables")
         self.clock = SystemClock()
         self.catalog = Catalog(RocksKV(str(folder / "catalog")), self.clock, "s1", random_id, is_checking=True)
         self.worker = EmbeddedWorker(self.clock, session, name="here", memory_bytes=1 << 30)
         self.worker.register(TaskKind.DELTA, delta_runner())
         self.dispatcher = Dispatcher(self.clock, random_id, {"write": [self.worker]}, slots={"write": 4})
-        given = {"flush_threshold_secs": "0", "tablet_delta_store_major_compact_min_ratio": "0"}
+        given = {"flush_threshold_secs": "0", "tablet_delta_store_major_compact_min_ratio": "0", **settings}
         self.manager = MaintenanceManager(
             self.clock,
             self.catalog,
@@ -69,7 +69,7 @@ class Node:
             stand_ins=StandIns(rng=new_rng(1)),
         )
         made = self.catalog.tables.create(
-            TableDef(uuid="", database="default", name="t", schema=SCHEMA, order_by=("k",), next_column_id=3)
+            TableDef(uuid="", database="default", name="t", schema=schema, order_by=("k",), next_column_id=5)
         )
         assert isinstance(made, TableDef)
         self.table = made
@@ -96,7 +96,8 @@ class Node:
         """A part with ROWS keys from the first one on."""
         txn = self.catalog.transactions.open("insert", outputs=[TxnOutput(table=self.uuid, tasks=1)])
         keys = range(first, first + ROWS)
-        rows = pa.table({"k": pa.array(keys, pa.int64()), "v": [f"v{key}" for key in keys]})
+        texts = {name: [f"{name}{key}" for key in keys] for name in self.table.schema.names[1:]}
+        rows = pa.table({"k": pa.array(keys, pa.int64()), **texts})
         [written] = write_parts(self.layout, rows, txn=txn.id, task=0, attempt=0)
         update = InsertPart(table=self.uuid, written=written)
         return txn.commit([update]).parts[0][1]
@@ -174,6 +175,26 @@ def test_changes_are_compacted_and_every_row_reads_as_before(node: Node) -> None
     assert [run.error for run in node.manager.runs()] == [""] * len(node.manager.runs())
     deletes = [delta for delta in node.open() if delta.kind is DeltaKind.DELETE]
     assert sum(len(read_deletes(node.layout.folder, delta, delta.targets[0].file)) for delta in deletes) == 8
+
+
+def test_columns_are_written_by_a_spark_task_each(tmp_path: Path, spark: WorkerSession) -> None:
+    more = tuple(Column(id=number, name=f"v{number}", type=Simple(Kind.STRING)) for number in (3, 4))
+    node = Node(tmp_path, spark, Schema(columns=(*SCHEMA.columns, *more)), merge_task_bytes="1")
+    one = node.insert(0)
+    changes = {"file": [one.file.name] * 2, "row": [3, 4], "op": pa.array([1, 1], pa.int8())}
+    txn = node.catalog.transactions.open("change", outputs=[TxnOutput(table=node.uuid, tasks=1)])
+    values = {"c2": ["x", None], "p2": [True, False], "c4": ["y", "z"], "p4": [True, True]}
+    written = DeltaWriter(node.layout, txn=txn.id, task=0, attempt=0).changes("all", pa.table(changes | values))
+    txn.commit([AddDelta(table=node.uuid, written=written)])
+    node.start()
+    wait_until(lambda: sorted(delta.columns for delta in node.open()) == [(2,), (4,)])
+    assert {delta.kind for delta in node.open()} == {DeltaKind.COLUMN}
+    taken = node.catalog.parts.snapshot(node.uuid)
+    [source] = sources_of(taken.table, taken.parts, taken.deltas)
+    table, _ = read_source(data_folder(node.root, node.uuid), source)
+    rows = [tuple(row.values()) for row in table.slice(2, 3).to_pylist()]
+    assert rows == [(2, "v2", "v32", "v42"), (3, "x", "v33", "y"), (4, "v4", "v34", "z")]
+    node.close()
 
 
 def test_without_its_past_nothing_is_left_but_what_is_read(node: Node) -> None:

@@ -187,7 +187,7 @@ class World:
                 row[column] = value
         table = pa.table({f"c{column}": pa.array(values, _kind(part, column))})
         return self._added(
-            DeltaWriter(self.layout(part.schema_version), **self._names()).columns("all", part.file.name, table)
+            DeltaWriter(self.layout(part.schema_version), **self._names()).columns("all", part.file.name, [table])
         )
 
     def snapshot(self) -> Snapshot:

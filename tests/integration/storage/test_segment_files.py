@@ -203,7 +203,7 @@ def _deltas(layout: TableLayout, file: str) -> dict[DeltaKind, WrittenDelta]:
         DeltaKind.CHANGES: DeltaWriter(layout, **AT).changes("mon", changes),
         DeltaKind.DELETE: DeltaWriter(layout, **AT).deletes("mon", file, np.array([0])),
         DeltaKind.UPDATE: DeltaWriter(layout, **AT).updates("mon", file, updates),
-        DeltaKind.COLUMN: DeltaWriter(layout, **AT, first_n=1).columns("mon", file, pa.table({"c4": ["a", "b"]})),
+        DeltaKind.COLUMN: DeltaWriter(layout, **AT, first_n=1).columns("mon", file, [pa.table({"c4": ["a", "b"]})]),
     }
 
 
@@ -252,7 +252,7 @@ def test_a_segment_that_is_lost_or_damaged_is_reported(layout: TableLayout) -> N
 def test_changes_that_do_not_fit_their_part_are_reported(layout: TableLayout) -> None:
     part, other = _segment(layout, 1, 2), "8-0.0-0.arrow"
     beyond = DeltaWriter(layout, **AT).deletes("mon", part.file.name, np.array([2]))
-    short = DeltaWriter(layout, **AT).columns("mon", part.file.name, pa.table({"c4": ["a"]}))
+    short = DeltaWriter(layout, **AT).columns("mon", part.file.name, [pa.table({"c4": ["a"]})])
     foreign = DeltaWriter(layout, **AT, first_n=1).deletes("mon", other, np.array([0]))
     changes = pa.table({"file": [other], "row": [0], "op": pa.array([0], pa.int8())})
     elsewhere = DeltaWriter(layout, **AT).changes("mon", changes)
@@ -277,7 +277,7 @@ def test_new_values_must_fit_their_column(layout: TableLayout, columns: dict[str
 
     refuses(lambda rows: DeltaWriter(layout, **AT).changes("mon", rows), file=["f"], row=[0], op=[1])
     refuses(lambda rows: DeltaWriter(layout, **AT).updates("mon", "f", rows), row=[0])
-    refuses(lambda rows: DeltaWriter(layout, **AT).columns("mon", "f", rows))
+    refuses(lambda rows: DeltaWriter(layout, **AT).columns("mon", "f", [rows]))
 
 
 def test_a_null_that_is_not_given_is_none(layout: TableLayout) -> None:

@@ -287,7 +287,7 @@ def test_segments_and_changes_of_every_kind_are_written_and_read(location: Locat
     changed = deltas.changes("all", pa.table({"file": [name] * 2, "row": [0, 3], "op": [0, 1], "c2": [None, "new"]}))
     deleted = deltas.deletes("all", name, pa.array([9]).to_numpy())
     updated = deltas.updates("all", name, pa.table({"row": [5], "c2": ["up"]}))
-    whole = deltas.columns("all", name, pa.table({"c2": [f"w{key}" for key in range(10)]}))
+    whole = deltas.columns("all", name, [pa.table({"c2": [f"w{key}" for key in range(10)]})])
     table, rows = read_source(location.folder, source_of(part, whole, changed, deleted, updated))
     assert rows.tolist() == list(range(1, 9))
     assert table.column("s").to_pylist() == ["w1", "w2", "new", "w4", "up", "w6", "w7", "w8"]

@@ -20,6 +20,7 @@ from tilth.maintenance.deltas.policy import (
     choose_flush,
     choose_major,
     choose_minor,
+    column_shares,
 )
 from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay
 from tilth.maintenance.kinds import OpKind, OpStats, Refused
@@ -151,6 +152,10 @@ class DeltaProcedure(Procedure[DeltaWork, DeltaFacts]):
         self.noun: str = self._event
         self._root = context.server.root
         self._watch = context.watch
+        self._task_bytes_of_node = context.server.settings.merge_task_bytes
+
+    def _task_bytes(self) -> int:
+        return self._watch.settings.merge.task_bytes or self._task_bytes_of_node
 
     def about(self, works: Sequence[DeltaWork]) -> str:
         [work] = works
@@ -159,19 +164,21 @@ class DeltaProcedure(Procedure[DeltaWork, DeltaFacts]):
     def job(self, work: DeltaWork) -> Job:
         definition = self._watch.definition
         is_flush, is_major = self._way is DeltaWay.FLUSH, self._way is DeltaWay.MAJOR
+        # Change segments say themselves what they change.
+        targets = sources_of(definition, work.sources, {} if is_flush else work.changes)
         task = DeltaTask(
             layout=layout_of(definition, self._root),
             way=self._way,
             partition=work.partition,
             sources=work.deltas,
-            # Change segments say themselves what they change.
-            targets=sources_of(definition, work.sources, {} if is_flush else work.changes),
+            targets=targets,
             kept=tuple(part.file.name for part in work.kept),
+            columns=column_shares(targets[0], task_bytes=self._task_bytes()) if is_major else (),
             txn=0,
         )
         return Job(
             task=task,
-            tasks=1,
+            tasks=max(1, len(task.columns)),
             input_bytes=work.bytes + (sum(part.bytes for part in work.parts) if is_major else 0),
             rows=_rows(work, is_major=is_major),
         )

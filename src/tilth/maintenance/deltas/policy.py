@@ -27,7 +27,7 @@ from tilth.maintenance.gains import flush_gain
 from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.settings import DeltaSettings, FlushSettings
 from tilth.maintenance.state import NEVER_MS
-from tilth.model.delta import Delta, DeltaKind, by_file
+from tilth.model.delta import Delta, DeltaKind, PartSource, by_file
 from tilth.model.part import Part
 
 #: Maximum bytes and number of change segments in one run: the worker holds them at once.
@@ -36,6 +36,8 @@ FLUSH_FILES_MAX = 2_000
 #: A reader opens each change segment, so their number counts too from FILES_MIN on, and fully from FILES_FULL on.
 FILES_MIN = 32
 FILES_FULL = 1_000
+#: Shares of columns of one MAJOR_DELTA: each is a file that readers of all these columns open.
+COLUMN_SHARES_MAX = 16
 #: Kinds applied to a part row by row. Rows do not merge with values: each kind by itself.
 _KINDS = (DeltaKind.DELETE, DeltaKind.UPDATE)
 
@@ -255,6 +257,17 @@ def choose_major(
         return DeltaChoice(about="no part has updates")
     wanted = f"{settings.major_ratio_min} are needed"
     return DeltaChoice(about=f"the deltas of a part have at most {highest:.3f} of its bytes, {wanted}")
+
+
+def column_shares(source: PartSource, *, task_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """Return the ids of the columns that a MAJOR_DELTA of this part writes, in shares of about so many bytes each.
+
+    The bytes are estimated: all columns count alike. A column is never divided.
+    """
+    columns = sorted({column for delta in source.deltas for column in delta.columns})
+    size = source.bytes * len(columns) // max(1, len(source.schema.columns))
+    shares = max(1, min(len(columns), COLUMN_SHARES_MAX, -(-size // max(1, task_bytes))))
+    return tuple(tuple(columns[share::shares]) for share in range(shares))
 
 
 def folded(deltas: Sequence[Delta]) -> list[Delta]:

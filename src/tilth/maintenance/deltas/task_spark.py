@@ -17,7 +17,7 @@ import msgspec
 from tilth.model.delta import Delta, PartSource, WrittenDelta
 from tilth.model.task import Cost
 from tilth.storage import DeltaWriter, TableLayout, compact_changes, compact_major, compact_minor
-from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_tasks
 
 
 class DeltaWay(StrEnum):
@@ -44,6 +44,8 @@ class DeltaTask(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[PartSource, ...]
     #: Names of data files of those targets whose changes become a change segment again.
     kept: tuple[str, ...] = ()
+    #: Ids of the columns that MAJOR writes anew, in shares: a Spark task and a delta each.
+    columns: tuple[tuple[int, ...], ...] = ()
     txn: int
 
 
@@ -55,7 +57,9 @@ class DeltaFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def delta_runner() -> Runner:
-    """Runner of TaskKind.DELTA: one Spark task reads, folds, writes; the files are on the disk when it returns."""
+    """Runner of TaskKind.DELTA: one Spark task, or one for each share of columns, reads, folds, writes; the files are
+    on the disk when it returns.
+    """
     return _compact
 
 
@@ -64,8 +68,10 @@ def _compact(context: TaskContext) -> TaskResult:
     bytes_in = sum(delta.bytes for delta in task.sources)
     if task.way is DeltaWay.MAJOR:
         bytes_in = task.targets[0].bytes
-    written = run_in_task(context.session, partial(_write, task), tuple[WrittenDelta, ...])
-    facts = DeltaFacts(written=tuple(written), bytes_in=bytes_in)
+    tasks = max(1, len(task.columns))
+    found = run_in_tasks(context.session, partial(_write, task), tuple[WrittenDelta, ...], tasks=tasks)
+    written = tuple(delta for each in found for delta in each)
+    facts = DeltaFacts(written=written, bytes_in=bytes_in)
     cost = Cost(input_bytes=bytes_in, output_bytes=sum(delta.file.size for delta in written))
     return TaskResult(payload=msgspec.msgpack.encode(facts), actual=cost)
 
@@ -78,6 +84,6 @@ def _write(work: DeltaTask, *, task: int, attempt: int) -> tuple[WrittenDelta, .
             case DeltaWay.MINOR:
                 return compact_minor(out, work.targets[0])
             case DeltaWay.MAJOR:
-                return compact_major(out, work.targets[0])
+                return compact_major(out, work.targets[0], work.columns[task])
             case _:
                 assert_never(work.way)

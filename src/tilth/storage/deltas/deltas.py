@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, pairwise
+from itertools import chain, count, pairwise
 from types import TracebackType
 
 import numpy as np
@@ -163,43 +163,65 @@ class DeltaWriter:
         return WrittenDelta(
             kind=DeltaKind.UPDATE,
             partition=partition,
-            file=self._write_parquet(pa.table(arrays, schema=pa.schema(fields))),
+            file=self._write_parquet([pa.table(arrays, schema=pa.schema(fields))]),
             targets=(Target(file=file, updated=len(np.unique(_indexes(rows)))),),
             columns=tuple(columns),
             change_ts=change_ts,
         )
 
     def columns(
-        self, partition: str, file: str, table: pa.Table, *, change_ts: int = 0, schema: Schema | None = None
+        self,
+        partition: str,
+        file: str,
+        blocks: Iterable[pa.Table],
+        *,
+        change_ts: int = 0,
+        schema: Schema | None = None,
     ) -> WrittenDelta:
-        """Write the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows."""
-        is_updated = pa.array(np.ones(table.num_rows, bool))
-        values, columns = _values(schema or self._layout.schema, table, is_updated, has_presence=False)
-        fields = [_field(name, array) for name, array in values]
+        """Write the values of some columns for all rows of the data file: `c{id}`, in the order of the file's rows.
+
+        `blocks`: tables of one schema, with a row at least, of which a row group is held at a time.
+        """
+        columns: list[int] = []
+        rows = 0
+
+        def fitting() -> Iterator[pa.Table]:
+            nonlocal columns, rows
+            for block in blocks:
+                is_updated = pa.array(np.ones(block.num_rows, bool))
+                values, columns = _values(schema or self._layout.schema, block, is_updated, has_presence=False)
+                fields = [_field(name, array) for name, array in values]
+                rows += block.num_rows
+                yield pa.table([array for _, array in values], schema=pa.schema(fields))
+
+        written = self._write_parquet(fitting())
         return WrittenDelta(
             kind=DeltaKind.COLUMN,
             partition=partition,
-            file=self._write_parquet(pa.table([array for _, array in values], schema=pa.schema(fields))),
-            targets=(Target(file=file, updated=table.num_rows),),
+            file=written,
+            targets=(Target(file=file, updated=rows),),
             columns=tuple(columns),
             change_ts=change_ts,
         )
 
-    def _write_parquet(self, table: pa.Table) -> DataFile:
+    def _write_parquet(self, blocks: Iterable[pa.Table]) -> DataFile:
         layout = self._layout
+        row_groups = _row_groups(blocks, layout.row_group_rows)
+        first = next(row_groups)
         make_folder(layout.folder, fsync=layout.fsync)
         file = new_file(layout.folder, self._next_name(PART_EXTENSION))
         try:
-            pq.write_table(
-                table,
+            with pq.ParquetWriter(
                 pa.PythonFile(file, mode="w"),
+                first.schema,
                 version="2.6",
                 compression="zstd",
                 compression_level=layout.zstd_level,
-                row_group_size=layout.row_group_rows,
                 write_page_checksum=True,
                 store_schema=False,
-            )
+            ) as writer:
+                for row_group in chain([first], row_groups):
+                    writer.write_table(row_group, row_group_size=layout.row_group_rows)
         except BaseException:
             file.give_up()
             raise
@@ -397,6 +419,20 @@ def _fitting(column: Column, values: pa.ChunkedArray, present: pa.Array) -> pa.A
         if nulls:
             raise BadColumnError("nulls in a column that is NOT NULL", column=column.name, nulls=nulls)
     return array
+
+
+def _row_groups(blocks: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield blocks together, each time so many rows at least, but for the last time."""
+    pending: list[pa.Table] = []
+    for block in blocks:
+        pending.append(block)
+        if sum(each.num_rows for each in pending) >= rows:
+            table = pa.concat_tables(pending)
+            left = table.num_rows % rows
+            pending = [table.slice(table.num_rows - left)] if left else []
+            yield table.slice(0, table.num_rows - left)
+    if pending:
+        yield pa.concat_tables(pending)
 
 
 def _field(name: str, array: pa.Array) -> pa.Field:

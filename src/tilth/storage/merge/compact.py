@@ -112,22 +112,26 @@ def compact_minor(out: DeltaWriter, source: PartSource) -> tuple[WrittenDelta, .
     return tuple(written)
 
 
-def compact_major(out: DeltaWriter, source: PartSource) -> tuple[WrittenDelta, ...]:
-    """Combine the UPDATE and COLUMN deltas of a part into one COLUMN delta; only its columns are read and written.
+def compact_major(out: DeltaWriter, source: PartSource, columns: Collection[int]) -> tuple[WrittenDelta, ...]:
+    """Combine the values that the UPDATE and COLUMN deltas of a part have of these columns into one COLUMN delta.
 
-    Raises DeltaFileNotFoundError, DeltaFileCorruptError and, of the part, PartFileNotFoundError and
-    PartFileCorruptError naming the file.
+    No other columns are read and written. Its time is that of the newest delta that has one of them. Raises
+    DeltaFileNotFoundError, DeltaFileCorruptError and, of the part, PartFileNotFoundError and PartFileCorruptError
+    naming the file.
     """
-    deltas = applied_order([*_of_kind(source, DeltaKind.UPDATE), *_of_kind(source, DeltaKind.COLUMN)])
-    wanted = {column for delta in deltas for column in delta.columns}
-    columns = [column for column in source.schema.columns if column.id in wanted]
+    wanted = set(columns)
+    updates = applied_order([*_of_kind(source, DeltaKind.UPDATE), *_of_kind(source, DeltaKind.COLUMN)])
+    deltas = [delta for delta in updates if not wanted.isdisjoint(delta.columns)]
+    read = [column for column in source.schema.columns if column.id in wanted]
     # Without its deletes, so that no row is left out.
     updated = msgspec.structs.replace(source, deltas=tuple(deltas))
-    names = [column.name for column in columns]
-    blocks = [table for table, _ in iter_source(out.folder, updated, columns=names, block_rows=_BLOCK_ROWS)]
-    values = pa.concat_tables(blocks).rename_columns([value_name(column.id) for column in columns])
+    names, new_names = [column.name for column in read], [value_name(column.id) for column in read]
+    blocks = (
+        table.rename_columns(new_names)
+        for table, _ in iter_source(out.folder, updated, columns=names, block_rows=_BLOCK_ROWS)
+    )
     partition, name = source.name.partition, source.file.name
-    return (out.columns(partition, name, values, change_ts=_newest(deltas), schema=source.schema),)
+    return (out.columns(partition, name, blocks, change_ts=_newest(deltas), schema=source.schema),)
 
 
 def fold_updates(updates: Sequence[pa.Table]) -> pa.Table:

@@ -221,6 +221,19 @@ def test_updates_become_columns(world: DeltaWorld) -> None:
     assert ways == [DeltaWay.FLUSH, DeltaWay.MAJOR]
 
 
+def test_columns_of_a_large_part_are_written_by_a_task_each() -> None:
+    world = DeltaWorld({"merge_task_bytes": "1"})
+    [one] = world.insert(rows=3)
+    world.change((one, 1), columns=(1, 2))
+    world.work(121)
+    assert world.open(one) == [("column", 0, 3), ("column", 0, 3), ("delete", 1, 0)]
+    assert [task.columns for task in world.compactor.compactions] == [(), ((1,), (2,))]
+    # They are one version of these columns, to be replaced together.
+    world.change((one, 0), columns=(2,))
+    world.work(121)
+    assert world.open(one) == [("column", 0, 3), ("column", 0, 3), ("delete", 1, 0)]
+
+
 def test_newer_changes_stay_and_apply_later(world: DeltaWorld) -> None:
     [one] = world.insert(rows=1000)
     first = world.change((one, 1), columns=(1,))

@@ -6,9 +6,20 @@ import pytest
 
 from tests.oracle import Row, number, oracle
 from tilth.base.units import MIB
-from tilth.maintenance.deltas.policy import DeltaStore, best_delta_store, major_gain, minor_gain
+from tilth.maintenance.deltas.policy import (
+    COLUMN_SHARES_MAX,
+    DeltaStore,
+    best_delta_store,
+    column_shares,
+    major_gain,
+    minor_gain,
+)
 from tilth.maintenance.gains import flush_gain
 from tilth.maintenance.settings import DeltaSettings, FlushSettings
+from tilth.model.delta import Delta, DeltaKind, PartSource, Target
+from tilth.model.part import DataFile, PartName
+from tilth.model.table import Column, Schema
+from tilth.model.types import Kind, Simple
 
 
 @pytest.mark.parametrize("row", oracle("flush", "Score with a threshold of 64 MiB"))
@@ -31,6 +42,45 @@ def test_best_delta_store(row: Row) -> None:
     b = DeltaStore(bytes=40 * MIB, replay_bytes=20 * MIB)
     assert best_delta_store([a, b], used_percent=used) == best
     assert best_delta_store([b, a], used_percent=used) == 1 - best
+
+
+@pytest.mark.parametrize(
+    ("columns", "task_bytes", "groups"),
+    [
+        # Two of four columns of 1000 bytes and 200 bytes of deltas are 600.
+        ({2, 5}, 600, ((2, 5),)),
+        ({2, 5}, 599, ((2,), (5,))),
+        ({2, 5}, 1, ((2,), (5,))),
+        ({1, 2, 5}, 450, ((1, 5), (2,))),
+        ({7}, 1, ((7,),)),
+        (set(range(1, 41)), 1, tuple(tuple(range(first, 41, COLUMN_SHARES_MAX)) for first in range(1, 17))),
+    ],
+)
+def test_columns_are_dealt_by_their_share_of_the_bytes(
+    columns: set[int], task_bytes: int, groups: tuple[tuple[int, ...], ...]
+) -> None:
+    def file(name: str, size: int) -> DataFile:
+        return DataFile(name=name, size=size, checksum=0)
+
+    known = [Column(id=number, name=f"c{number}", type=Simple(Kind.INT64)) for number in (1, 2, 5, 7)]
+    delta = Delta(
+        kind=DeltaKind.UPDATE,
+        partition="a",
+        file=file("d", 200),
+        targets=(Target(file="x", updated=1),),
+        columns=tuple(columns),
+        change_ts=1,
+        commit_ts=1,
+    )
+    source = PartSource(
+        name=PartName("a", 1, 1, 0, 1),
+        file=file("x", 1000),
+        rows=1,
+        is_segment=False,
+        schema=Schema(columns=tuple(known)),
+        deltas=(delta,),
+    )
+    assert column_shares(source, task_bytes=task_bytes) == groups
 
 
 def test_the_larger_of_two_stores_with_equal_replay() -> None:

@@ -4,6 +4,7 @@ same, at every time at which something changed."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,9 +18,10 @@ from tilth.model.part import PartName
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, Kind, Simple
 from tilth.storage import TableLayout, local_folder, write_parts
-from tilth.storage.deltas.deltas import DeltaWriter
+from tilth.storage.deltas.deltas import DeltaWriter, open_values
 from tilth.storage.deltas.sources import read_source
 from tilth.storage.errors import DeltaFileNotFoundError
+from tilth.storage.merge import compact
 from tilth.storage.merge.compact import compact_changes, compact_major, compact_minor, fold_updates
 from tilth.storage.parts.segments import write_segments
 
@@ -220,7 +222,7 @@ def test_updates_become_columns_and_deletes_stay(files: Files) -> None:
     part = files.part()
     first = files.flushed([files.change((part, 3, None), (part, 4, {2: "x"}))])
     source = _with(part, first)
-    [column] = [files.committed(each) for each in compact_major(files.writer(), source)]
+    [column] = [files.committed(each) for each in compact_major(files.writer(), source, {2})]
     assert (column.kind, column.columns, column.targets[0].updated) == (DeltaKind.COLUMN, (2,), ROWS)
     assert column.change_ts == source.change_ts
     deletes = _only(first, DeltaKind.DELETE)
@@ -228,9 +230,39 @@ def test_updates_become_columns_and_deletes_stay(files: Files) -> None:
     # A second one is laid over the first.
     second = files.flushed([files.change((part, 5, {5: [7]}), (part, 4, {2: None}))])
     updates = _with(part, applied_order([column, *second]))
-    [columns] = [files.committed(each) for each in compact_major(files.writer(), updates)]
+    [columns] = [files.committed(each) for each in compact_major(files.writer(), updates, {2, 5})]
     assert columns.columns == (2, 5)
     assert files.content([columns, deletes]) == files.content([column, deletes, *second])
+
+
+def test_columns_written_apart_say_the_same_as_together(files: Files) -> None:
+    part = files.part()
+    deltas = files.flushed([files.change((part, 4, {2: "x"}), (part, 5, {5: [7]}))])
+    deltas += files.flushed([files.change((part, 4, {5: [8]}), (part, 6, {5: None}))])
+    source = _with(part, applied_order(deltas))
+    made = [files.committed(each) for group in ({2}, {5}) for each in compact_major(files.writer(), source, group)]
+    assert [delta.columns for delta in made] == [(2,), (5,)]
+    # Each has the time of the newest delta with one of its columns.
+    assert [delta.change_ts for delta in made] == [deltas[0].change_ts, deltas[1].change_ts]
+    assert files.content(made) == files.content(deltas)
+    later = files.flushed([files.change((part, 4, {2: "y"}))])
+    assert files.content([*made, *later]) == files.content([*deltas, *later])
+
+
+def test_columns_of_many_blocks_become_row_groups(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "_BLOCK_ROWS", 7)
+    files.layout = replace(files.layout, row_group_rows=9)
+    part = files.part()
+    changes: list[tuple[PartSource, int, dict[int, object] | None]] = [
+        (part, row, {2: f"new {row}"}) for row in (0, 8, 9, 39)
+    ]
+    deltas = files.flushed([files.change(*changes)])
+    [column] = [files.committed(each) for each in compact_major(files.writer(), _with(part, deltas), {2})]
+    assert column.targets[0].updated == ROWS
+    with open_values(files.layout.folder, column) as parquet:
+        sizes = [parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)]
+    assert sizes == [9, 9, 9, 9, 4]
+    assert files.content([column]) == files.content(deltas)
 
 
 def test_a_missing_file_is_named(files: Files) -> None:
@@ -281,7 +313,7 @@ def test_any_order_of_compactions_changes_nothing(tmp_path: Path, seed: int) -> 
                 kept = [part for part in parts if part.is_segment or rng.random() < 0.2]
                 opened = [delta for delta in opened if delta not in sources] + files.flushed(sources, kept)
             case "minor" | "major" as kind:
-                opened = _compacted(files, opened, _one(rng, parts[:2]), kind=kind)
+                opened = _compacted(files, opened, _one(rng, parts[:2]), rng, kind=kind)
         assert files.content(opened) == {name: sorted(rows.items()) for name, rows in model.items()}, seed
 
 
@@ -303,14 +335,21 @@ def _random_change(rng: Rng) -> dict[int, object] | None:
     return {number: values[number] for number in _some(rng, [2, 5], 2)}
 
 
-def _compacted(files: Files, opened: list[Delta], part: PartSource, *, kind: str) -> list[Delta]:
+def _compacted(files: Files, opened: list[Delta], part: PartSource, rng: Rng, *, kind: str) -> list[Delta]:
     own = [delta for delta in applied_order(opened) if [each.file for each in delta.targets] == [part.file.name]]
     sparse = (DeltaKind.DELETE, DeltaKind.UPDATE) if kind == "minor" else (DeltaKind.UPDATE, DeltaKind.COLUMN)
     sources = [delta for delta in own if delta.kind in sparse]
     if not any(delta.kind in (DeltaKind.UPDATE, sparse[0]) for delta in sources):
         return opened
-    compact = compact_minor if kind == "minor" else compact_major
-    made = [files.committed(each) for each in compact(files.writer(), _with(part, sources))]
+    source = _with(part, sources)
+    written: list[WrittenDelta] = []
+    if kind == "minor":
+        written += compact_minor(files.writer(), source)
+    else:
+        columns = {column for delta in sources for column in delta.columns}
+        for group in [columns] if rng.random() < 0.5 else [{column} for column in columns]:
+            written += compact_major(files.writer(), source, group)
+    made = [files.committed(each) for each in written]
     return [delta for delta in opened if delta not in sources] + made
 
 
