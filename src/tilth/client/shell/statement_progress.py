@@ -61,7 +61,8 @@ class ProgressEstimator:
 
     def of_merges(self, lines: Sequence[Line], elapsed: float) -> StatementProgress:
         """Return the progress of an OPTIMIZE by the merges of its table; a merge that is no longer listed is done."""
-        running = {str(line.get("task")): line for line in lines if not line.get("is_mutation")}
+        merges = [line for line in lines if not line.get("is_mutation")]
+        running = {str(line.get("task")): line for line in merges if not line.get("is_rebase")}
         for task, line in running.items():
             self._merges[task] = (_count(line, "input_bytes") or 0, _number(line, "progress"))
         for task in self._merges.keys() - running.keys():
@@ -70,6 +71,8 @@ class ProgressEstimator:
         finished = sum(size * share for size, share in self._merges.values())
         count = len(self._merges)
         state = f"{len(running)} of {count} merges under way" if running else f"{count} merges done"
+        if len(merges) > len(running):
+            state += ", changes are brought over"
         if not count:
             state = "waiting for merges"
         progress = StatementProgress(state=state, bytes=int(finished) if total else None)

@@ -51,6 +51,9 @@ def test_a_merge_that_is_gone_is_done() -> None:
     second = estimator.of_merges([merge("b", 0.5, 300)], 10.0)
     assert (second.state, second.bytes, second.done) == ("1 of 2 merges under way", 250, 0.625)
     assert second.seconds_left == pytest.approx(6.0)
+    # The second one has ended; its commit waits for a task.
+    third = estimator.of_merges([merge("c", 0.1) | {"is_rebase": True}], 11.0)
+    assert (third.state, third.bytes, third.done) == ("2 merges done, changes are brought over", 400, 0.99)
     assert estimator.of_merges([], 12.0).state == "2 merges done"
 
 
