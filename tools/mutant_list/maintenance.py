@@ -359,7 +359,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/damage/book.py",
         old="if before is not None and not state.unknown:",
         new="if before is not None:",
-        tests=("tests/unit/maintenance/damage/test_book.py::test_a_store_that_is_away_is_no_damage_and_ends_none",),
+        tests=("tests/unit/maintenance/damage/test_book.py::test_a_check_that_nobody_could_make_changes_nothing",),
     ),
     Mutant(
         name="ranges-below-old-marks",

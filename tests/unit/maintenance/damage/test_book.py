@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,13 +14,14 @@ from tilth.base.errors import CorruptError
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, HidePartition, InsertPart, MemoryKV
 from tilth.maintenance.damage.book import DamageBook
+from tilth.maintenance.damage.task_spark import CheckedFile, FileFinding
 from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.one_part.task_spark import MergeTask
 from tilth.model.part import ColumnRange, DataFile, Part, WrittenPart
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
-from tilth.storage import PartFileCorruptError, data_folder, local_root
+from tilth.storage import Folder, PartFileCorruptError, data_folder, local_root
 from tilth.testing.clock import ManualClock
 
 
@@ -261,6 +263,26 @@ def test_servers_write_into_one_book_and_none_over_what_another_has_found(files:
     files.book.recheck_now()
     fourth = DamageBook(files.clock, Catalog(files.kv, files.clock, "s4", random_id), files.root)
     assert sorted(fourth.of(files.table)) == ["b"]
+
+
+class NobodyReads:
+    """Checks whose tasks find no worker."""
+
+    def states(self, table: str, folder: Folder, files: Sequence[CheckedFile]) -> list[FileFinding]:
+        return [FileFinding(unknown="the warehouse has no workers") for _ in files]
+
+
+def test_a_check_that_nobody_could_make_changes_nothing(files: Files) -> None:
+    part, other = files.insert("a"), files.insert("b")
+    (files.folder / "a").write_bytes(b"x" * 10)
+    assert files.report(part)
+    files.book = DamageBook(files.clock, files.catalog, files.root, NobodyReads())
+    # It is as it was written again, and the other one is not; nobody has seen that.
+    (files.folder / "a").write_bytes(b"a".ljust(10))
+    (files.folder / "b").write_bytes(b"x" * 10)
+    files.book.recheck_now()
+    assert not files.report(other)
+    assert list(files.book.of(files.table)) == ["a"]
 
 
 def test_files_of_parts_and_tables_that_are_gone_leave_the_book(files: Files) -> None:
