@@ -6,6 +6,7 @@ Always holds: a process that a test starts, and its children, are gone when the 
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -70,6 +71,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     alone = {item.path for item in items if "no_spark" in getattr(item, "fixturenames", ())}
     seconds = slow_files()
     items.sort(key=lambda item: (item.path not in alone, -seconds.get(item.location[0], 0.0)))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: no collection of garbage goes through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,10 @@ def text_files() -> Iterator[Path]:
 @cache
 def tree_of(path: Path) -> ast.Module:
     """The file's syntax tree."""
-    return ast.parse(path.read_text(), filename=str(path))
+    tree = ast.parse(path.read_text(), filename=str(path))
+    # It is kept: collections of garbage would go through the millions of nodes of all files again and again.
+    gc.freeze()
+    return tree
 
 
 def place(path: Path, node: ast.stmt | None = None) -> str:
