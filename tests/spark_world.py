@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.sql_world import fake_rooms
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
+from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import check_view, replay_letters
 from tilth.maintenance.damage.checks import TaskChecks
@@ -30,8 +32,8 @@ from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerS
 class SparkWorld:
     """A node's SQL without its background services."""
 
-    def __init__(self, folder: Path, session: WorkerSession) -> None:
-        """`session`: is running; it outlives this."""
+    def __init__(self, folder: Path, session: WorkerSession, *, settings: Mapping[str, str] | None = None) -> None:
+        """`session`: is running; it outlives this. `settings`: those of the node."""
         clock = SystemClock()
         self.folder = folder
         self.catalog = Catalog(
@@ -46,7 +48,7 @@ class SparkWorld:
         self.worker = EmbeddedWorker(clock, self.session, name="w1", memory_bytes=1 << 30)
         self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
         rooms = fake_rooms(clock, random_id, self.catalog, root=local_root(folder / "tables"))
-        self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher))
+        self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher), settings=GivenSettings(settings or {}))
         self.worker.register(
             TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks)
         )

@@ -22,8 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from tests.bucket_roots import gcs_root
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
+from tilth.testing import FakeBucket
+from tilth.warehouse import WorkerSession
 
 pytestmark = pytest.mark.integration
 
@@ -485,3 +488,29 @@ def test_rows_go_to_partitions_and_columns_that_are_named(world: SparkWorld, fol
     folder.put("2.json", '{"a": 3, "s": "x"}\n')
     assert folder.refused("c (a, d)", "JSON").code == "BAD_FILE_ROW"
     assert world.rows("SELECT a, d FROM c ORDER BY a") == [(1, date(2021, 5, 1)), (2, date(2020, 1, 1))]
+
+
+def test_avro_comes_from_every_store_and_all_formats_go_there(spark: WorkerSession, tmp_path: Path) -> None:
+    """A fake of GCS, which Spark has no reader for; about five seconds."""
+    with FakeBucket(is_gcs=True) as bucket:
+        root = gcs_root(bucket.endpoint, tmp_path)
+        address = f"gs://{root.bucket}/{root.prefix}"
+        keys = f"?endpoint={bucket.endpoint}&credentials=file:{tmp_path}/gcs.json"
+        world = SparkWorld(tmp_path / "w", spark, settings={"storage.file-locations": f"{address}{keys}"})
+        try:
+            world.run("CREATE DATABASE shop", database="default")
+            made(world, "a Int64, s String")
+            world.run("INSERT INTO c VALUES (1, 'x'), (2, NULL)")
+            for form in ("AVRO", "ORC"):
+                assert "2 rows in" in world.run(f"EXPORT TABLE c TO '{address}/a b%20/{form}' FORMAT {form}").message
+            made(world, "a Int64, s String")
+            copy = f"COPY INTO c FROM '{address}/a b%20/AVRO' FORMAT AVRO"
+            assert "2 rows of 1 files" in world.run(copy).message
+            assert world.run(copy).message == "nothing to copy into shop.c; 1 files loaded before"
+            assert world.rows("SELECT * FROM c ORDER BY a") == [(1, "x"), (2, None)]
+            error = world.refused(f"COPY INTO c FROM '{address}/a b%20/ORC' FORMAT ORC")
+            assert (error.code, "Avro" in (error.hint or "")) == ("SPARK_WITHOUT_STORE", True)
+            assert error.facts["store"].startswith(address)
+            assert "gcs.json" not in str(error)
+        finally:
+            world.stop()

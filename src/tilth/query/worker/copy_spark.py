@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from tilth.base import tracing
-from tilth.base.errors import InvalidInputError, TilthError
+from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
 from tilth.formats import BadValueError
 from tilth.model.answer import unpack
 from tilth.model.loaded_file import SkippedRow
@@ -63,6 +63,7 @@ _OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 #: Characters of names that stand for others in paths that Spark is given. It has an option not to read them so, with
 #: which each such name stands for all files of the list (checked on Spark 4.3).
 _WILDCARDS = re.compile(r"[\\\[\]{}*?]")
+_NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 _FAILED_FILE = re.compile(r"(?:reading file|Path does not exist:)\s+(\S+?)\.?(?=\s|$)")
 
 
@@ -271,6 +272,11 @@ class _Copying:
 
     def _read_error(self, error: BaseException) -> TilthError:
         text = str(error)
+        if _NO_FILE_SYSTEM.search(text):
+            hint = "write the files as Avro, which is read without Spark's readers, or put them into S3 or HDFS"
+            raise UnavailableError.coded(
+                "SPARK_WITHOUT_STORE", "Spark cannot read files of this store", store=self._folder, hint=hint
+            ) from error
         found = _FAILED_FILE.search(text)
         if found is None:
             return from_spark(error, "", lambda position: position, "", is_whole=False)
