@@ -126,11 +126,12 @@ class PipeManager:
 
     def wait_stopped(self, table_uuid: str) -> None:
         """Return when no pipe of the table, or of ALL_TABLES, begins a load on this server any more: the catalog says
-        that the service is stopped.
+        that the service is stopped, and so do the states from now on.
         """
         for each in self._all():
             if table_uuid in (ALL_TABLES, each.run.pipe.table):
                 each.run.wait_begun()
+                each.switch = self._switch(each.run.pipe.table)
         self.wake()
 
     # --- what it shows -----------------------------------------------------------------------------------------------

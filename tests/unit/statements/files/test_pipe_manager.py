@@ -394,8 +394,10 @@ def test_too_many_failed_files_stop_a_pipe(world: PipeWorld, monkeypatch: pytest
 
 def test_a_stopped_table_loads_nothing(world: PipeWorld) -> None:
     world.create()
+    world.pipes.turn()
     world.put("a.json")
     world.run("SYSTEM STOP COPY t BECAUSE 'a benchmark'")
+    assert world.pipe("state") == ("stopped",)
     world.poll()
     assert (world.tasks, world.pipe("state, reason, next_poll")) == ([], ("stopped", "stopped: a benchmark", None))
     query = "SELECT switch, state, because FROM system.bg_threads WHERE service = 'copy'"
