@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,6 +159,9 @@ def main() -> int:
         console.print(f"{first_changes:,} of {len(changes):,} messages in topic {demo_status.TOPIC}")
         console.rule("2. tables that the topics flow into")
         node.wait_ready()
+        console.print(
+            f"watch it in a browser: {node.url}/   why it does what it does: {node.url}/#/decisions", style="bold"
+        )
         for statement in (*STATEMENTS, *demo_views.STATEMENTS, *demo_status.STATEMENTS):
             console.print(statement.format(bootstrap=broker.bootstrap), style="cyan", highlight=False)
             node.connection.sql(statement.format(bootstrap=broker.bootstrap))
@@ -188,8 +191,9 @@ def main() -> int:
         console.rule("7. why it did what it did")
         _reasons(console, node)
         console.print(f"the demo lasted {time.monotonic() - started:.0f} s", style="dim")
-    _summary(console, outcome)
-    print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
+        _summary(console, outcome)
+        print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
+        _stay(console, node)
     return 0 if outcome.is_right else 1
 
 
@@ -390,6 +394,15 @@ def _summary(console: Console, outcome: Outcome) -> None:
         "all as it should be" if outcome.is_right else "MISMATCH",
         style="bold green" if outcome.is_right else "bold red",
     )
+
+
+def _stay(console: Console, node: NodeProcess) -> None:
+    """Let who sits at a terminal look around; scripts go on."""
+    if sys.stdin.isatty() and console.is_terminal:
+        console.print(f"the node goes on: {node.url}/ in a browser, and SQL by", style="bold")
+        console.print(f"    .venv/bin/tilth sql --url {node.url} --database demo", highlight=False)
+        with suppress(EOFError, KeyboardInterrupt):
+            console.input("Enter ends it ")
 
 
 def _wait(is_done: Callable[[], bool], seconds: float) -> None:

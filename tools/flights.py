@@ -46,7 +46,14 @@ def produce(
     """Sends each message to its partition; once `hurry` is set, as fast as it can."""
     slow = threading.Event() if hurry is None else hurry
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "enable.idempotence": True}
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "enable.idempotence": True,
+            # Warnings tell what it tries again by itself, as beside a broker that has just started.
+            "log_level": 3,
+        }
     )
     for index, (partition, message) in enumerate(messages):
         if per_second and index % (per_second // 10) == 0:
