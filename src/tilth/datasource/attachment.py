@@ -55,6 +55,8 @@ class HeldWrite(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     txn: int
     url: str
+    #: Time without a sign of life after which the server aborts it.
+    silence_seconds: float
     #: Table, for messages.
     table: str
 

@@ -16,7 +16,8 @@ from tilth.base.errors import FencedError, NotFoundError, TilthError
 from tilth.base.logs import Log
 from tilth.datasource.attachment import Attachment, HeldLease, HeldWrite
 
-#: A third of the time after which the server gives a reader up, or less.
+#: A third of the time after which the server gives a reader up, or less. A write is renewed at a quarter of the time
+#: after which the server aborts it, if that is sooner.
 RENEW_SECONDS = 20.0
 #: Interval at which new leases are found.
 TURN_SECONDS = 5.0
@@ -134,7 +135,7 @@ class LeaseKeeper:
         for write, begun in writes:
             if now - begun > WRITE_SECONDS_MAX:
                 self._attachment.forget_write(write.txn)
-            elif now - self._renewed.setdefault(write.id, begun) >= RENEW_SECONDS:
+            elif now - self._renewed.setdefault(write.id, begun) >= min(RENEW_SECONDS, write.silence_seconds / 4):
                 try:
                     self._connection(write.url).renew_write(write.id)
                     self._renewed[write.id] = now

@@ -15,6 +15,8 @@ from tilth.model.outside_write import SILENCE_SECONDS_MAX, TASKS_DEFAULT, TASKS_
 
 #: Time without a sign of life of the driver after which the server aborts a write.
 SILENCE_SECONDS = 120
+#: Four turns of the thread that renews writes (keeper.py).
+SILENCE_SECONDS_MIN = 20
 _QUORUM_MAX = 100_000
 _COMMON = (PATH, "database", "url", "tasks", "silence_seconds", "insert_quorum", "speculation")
 BATCH_WRITE_OPTIONS = (*_COMMON, "label", "replace_partitions")
@@ -102,7 +104,7 @@ def _common(
         table=table,
         url=given.get("url"),
         tasks=_bounded(given, "tasks", TASKS_DEFAULT, 1, TASKS_MAX),
-        silence_seconds=_bounded(given, "silence_seconds", SILENCE_SECONDS, 1, SILENCE_SECONDS_MAX),
+        silence_seconds=_bounded(given, "silence_seconds", SILENCE_SECONDS, SILENCE_SECONDS_MIN, SILENCE_SECONDS_MAX),
         quorum=_bounded(given, "insert_quorum", 0, 0, _QUORUM_MAX),
         is_speculative=flag(given, "speculation"),
         label=label,

@@ -102,7 +102,8 @@ def begun_write(attachment: Attachment, options: WriteOptions, schema: StructTyp
         opened = begin(connection, options, schema.names, to_arrow_schema(schema, timezone="UTC"))
     if opened.id:
         url, table = attachment.address(options.url), full_name(opened.table)
-        attachment.hold_write(HeldWrite(id=opened.id, txn=opened.txn, url=url, table=table))
+        silence = options.silence_seconds
+        attachment.hold_write(HeldWrite(id=opened.id, txn=opened.txn, url=url, silence_seconds=silence, table=table))
     return TaskWrite(opened=opened, names=tuple(schema.names))
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.codes import WithCode
 from tilth.base.errors import FencedError, NotFoundError, TilthError, UnavailableError
 from tilth.datasource.attachment import Attachment, HeldLease, HeldWrite, new_attachment
-from tilth.datasource.keeper import RENEW_SECONDS, WRITE_SECONDS_MAX, LeaseKeeper
+from tilth.datasource.keeper import RENEW_SECONDS, TURN_SECONDS, WRITE_SECONDS_MAX, LeaseKeeper
+from tilth.datasource.write_options import SILENCE_SECONDS_MIN
 from tilth.testing import ManualClock
 
 HOLD = 100.0
@@ -61,8 +62,10 @@ class World:
         now = self.clock.now_ms() / 1000
         os.utime(Path(self.attachment.folder, f"{lease_id}.held"), (now, now))
 
-    def hold_write(self, write_id: str, txn: int) -> None:
-        self.attachment.hold_write(HeldWrite(id=write_id, txn=txn, url="http://h", table="db.t"))
+    def hold_write(self, write_id: str, txn: int, silence: float = 120) -> None:
+        self.attachment.hold_write(
+            HeldWrite(id=write_id, txn=txn, url="http://h", silence_seconds=silence, table="db.t")
+        )
         now = self.clock.now_ms() / 1000
         os.utime(Path(self.attachment.folder, f"{txn}.write"), (now, now))
 
@@ -129,6 +132,16 @@ def test_closing_does_not_wait_for_a_server_that_is_away_more_than_once(world: W
     world.calls.error = UnavailableError("away")
     world.keeper.close()
     assert world.calls.made == ["unpin a", "close"]
+
+
+def test_a_write_that_the_server_aborts_soon_is_renewed_in_time(world: World) -> None:
+    world.is_busy = True
+    world.hold_write("w", 7, SILENCE_SECONDS_MIN)
+    world.hold_write("v", 8)
+    renewed = [world.turn(TURN_SECONDS) for _ in range(8)]
+    assert [calls.count("renew_write w") for calls in renewed] == [1] * 8
+    assert [calls.count("renew_write v") for calls in renewed] == [0, 0, 0, 1] * 2
+    assert SILENCE_SECONDS_MIN >= 4 * TURN_SECONDS
 
 
 def test_open_writes_are_renewed_while_jobs_run(world: World) -> None:

@@ -41,7 +41,7 @@ def test_options_of_a_stream() -> None:
         {"path": "t", "tasks": "100001"},
         {"path": "t", "tasks": "-1"},
         {"path": "t", "tasks": "many"},
-        {"path": "t", "silence_seconds": "0"},
+        {"path": "t", "silence_seconds": "19"},
         {"path": "t", "silence_seconds": "1e9"},
         {"path": "t", "speculation": "maybe"},
         # An empty list would replace the whole table.
