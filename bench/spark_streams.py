@@ -37,7 +37,7 @@ _DRIVER_SECONDS_MAX = 120.0
 _AFTER_SECONDS_MAX = 0.6
 #: Time for a driver to have Python workers.
 _WORKERS_SECONDS_MAX = 5.0
-_OPEN = "SELECT count(*) FROM system.transactions WHERE state = 'running' AND actor LIKE '%of Spark%'"
+_NEWEST = "SELECT coalesce(max(id), 0) FROM system.transactions WHERE state = 'running' AND actor LIKE '%of Spark%'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,13 @@ def stream_loop(folder: Path, *, kills: int, files: int, rows: int, seed: int) -
     began = time.monotonic()
     with _node(folder) as node:
         node.connection.sql(f"CREATE TABLE {TABLE} (a BIGINT NOT NULL, b STRING) ENGINE = MergeTree ORDER BY a")
-        drivers = workers = 0
+        drivers = workers = newest = 0
         for blow in range(kills):
             process = _driver(folder, node)
-            _wait_open(node, process)
+            newest = _wait_open(node, process, after=newest)
             if blow % 2 and _kill_workers(process):
                 workers += 1
-                _wait_open(node, process)
+                newest = _wait_open(node, process, after=newest)
             time.sleep(rng.uniform(0.0, _AFTER_SECONDS_MAX))
             # One that has written all has ended by itself.
             drivers += process.poll() is None
@@ -109,13 +109,19 @@ def _driver(folder: Path, node: NodeProcess) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
 
-def _wait_open(node: NodeProcess, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a write is open, or the driver has ended because it has written all."""
+def _wait_open(node: NodeProcess, process: subprocess.Popen[bytes], *, after: int) -> int:
+    """Wait until a write is open that began after this transaction, or until the driver has written all; return its
+    transaction. Those of killed drivers stay open for a while.
+    """
     deadline = time.monotonic() + _DRIVER_SECONDS_MAX
-    while process.poll() is None and not node.value(_OPEN):
+    while process.poll() is None:
+        newest = node.value(_NEWEST)
+        if newest > after:
+            return newest
         if time.monotonic() > deadline:
             raise TimeoutError("the driver begins no write")
         time.sleep(_POLL_SECONDS)
+    return after
 
 
 def _kill_workers(process: subprocess.Popen[bytes]) -> bool:
