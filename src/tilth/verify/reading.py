@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import ErrorKind, TilthError
 from tilth.model.delta import PartSource, deleted_rows
 from tilth.model.part import DataFile
 from tilth.model.table import TableDef
@@ -89,7 +89,7 @@ class Reads(Protocol):
     """Carries out orders."""
 
     def wrong(self, order: FilesOrder | DeletesOrder) -> Sequence[Wrong]:
-        """Return what is wrong, in the order of the files."""
+        """Return what is wrong, in the order of the files. Raises UnavailableError: the store is away."""
 
     def repeated(self, order: KeysOrder) -> int:
         """Return the number of rows whose key an earlier one has. Raises what reading a part raises."""
@@ -111,39 +111,50 @@ class ReadsHere:
 
 
 def wrong_part(folder: Folder, part: CheckedPart) -> Wrong | None:
-    """Read the file of a part; None: it is as it was written."""
+    """Read the file of a part; None: it is as it was written. Raises UnavailableError."""
     source = part.source
     try:
         check_file(folder, source.file)
         rows = _rows_in(folder, source)
     except TilthError as error:
-        return Wrong(source.file.name, f"{source.name}: {error}")
+        return _unreadable(source.file.name, source.name, error)
     if rows != part.rows:
         return Wrong(source.file.name, f"{source.name}: the file has {rows} rows, the catalog {part.rows}")
     return None
 
 
 def wrong_delta(folder: Folder, file: DataFile) -> Wrong | None:
-    """Read the file of a delta; None: it is as it was written."""
+    """Read the file of a delta; None: it is as it was written. Raises UnavailableError."""
     try:
         check_file(folder, file, is_delta=True)
     except TilthError as error:
-        return Wrong(file.name, f"{file.name}: {error}")
+        return _unreadable(file.name, file.name, error)
     return None
 
 
 def wrong_deletes(folder: Folder, source: PartSource) -> Wrong | None:
-    """Compare the rows that deltas delete with the catalog's count of them; None: they are equal."""
+    """Compare the rows that deltas delete with the catalog's count of them; None: they are equal. Raises
+    UnavailableError.
+    """
     if not source.deltas:
         return None
     expected = deleted_rows(source.file.name, source.deltas)
     try:
         found = len(load_changes(folder, source, ()).deleted)
     except TilthError as error:
-        return Wrong(source.file.name, f"{source.name}: {error}")
+        return _unreadable(source.file.name, source.name, error)
     if found != expected:
         return Wrong(source.file.name, f"{source.name}: {found} rows are deleted, by the catalog {expected}")
     return None
+
+
+def _unreadable(file: str, name: object, error: TilthError) -> Wrong:
+    """Return what is wrong with a file that cannot be read. Raises the error of a store that is away: nothing is known
+    of its files.
+    """
+    if error.kind is ErrorKind.UNAVAILABLE:
+        raise error
+    return Wrong(file, f"{name}: {error}")
 
 
 def _rows_in(folder: Folder, source: PartSource) -> int:
