@@ -301,7 +301,7 @@ def test_kinds_that_are_not_there_are_refused_by_name(text: str, culprit: str) -
     [
         (
             "CREATE TABEL t (a Int8)",
-            "expected DATABASE, MATERIALIZED, STORAGE, TABLE or WAREHOUSE",
+            "expected DATABASE, MATERIALIZED, PIPE, STORAGE, TABLE or WAREHOUSE",
             (1, 8),
             "did you mean TABLE?",
         ),

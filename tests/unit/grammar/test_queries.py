@@ -111,7 +111,7 @@ def test_short_statements(text: str, statement: Statement) -> None:
         ("USE", "expected the name of a database", (1, 4), ""),
         ("USE a.b", "expected the end of the statement", (1, 6), ""),
         ("DROP DATABASE", "expected the name of a database", (1, 14), ""),
-        ("DROP TBALE t", "expected DATABASE, STORAGE, TABLE, VIEW or WAREHOUSE", (1, 6), "did you mean TABLE?"),
+        ("DROP TBALE t", "expected DATABASE, PIPE, STORAGE, TABLE, VIEW or WAREHOUSE", (1, 6), "did you mean TABLE?"),
         ("SHOW TABELS", "found 'TABELS'", (1, 6), "did you mean TABLES?"),
         ("SHOW DATABASES LIKE x", "expected a pattern", (1, 21), ""),
         ("SHOW SETTINGS x", "expected the end of the statement", (1, 15), ""),

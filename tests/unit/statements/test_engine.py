@@ -13,7 +13,7 @@ from tilth.statements.registry import KINDS
 
 READ_ONLY = {"readonly": "1"}
 #: The last words of names of statements that show something.
-READING = ("Query", "Describe", "ExistsTable", "ExplainMerge", "ExplainGc")
+READING = ("Query", "Describe", "ExistsTable", "ExplainMerge", "ExplainGc", "ExplainPipe")
 
 
 @pytest.fixture
