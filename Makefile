@@ -6,7 +6,7 @@
 ENV = JAVA_HOME="$$(cat .cache/java_home)" PYSPARK_PYTHON="$$PWD/.venv/bin/python"
 PY = $(ENV) .venv/bin/python
 PYTEST = $(PY) -m pytest
-# Processes that run the tests of lane 1; lane 2, where the tests of a file stay together, has one more.
+# Processes that run the tests of a lane; one more than cores makes starts of nodes and workers miss their bounds.
 JOBS = 2
 
 .PHONY: help setup wheel java broker-jars s3-jars hdfs-jars yarn-jars browser promtool systemd lint lint-deploy format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \

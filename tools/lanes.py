@@ -37,8 +37,6 @@ SLOWEST_SHOWN = 20
 SLOW = ("tests/simulation", "tests/acceptance", "tests/integration")
 #: Lane of `make test-long`: all of these, and the tests with examples.
 LONG = ("tests/property", *SLOW)
-#: Processes of lane 2 beyond those of lane 1: its tests wait for kills, leases and starts, and others run meanwhile.
-WAITING_JOBS = 1
 #: Without the tests and the cases that are marked so.
 NOT_LONG = ("-m", "not long")
 
@@ -64,7 +62,7 @@ class Lanes:
     def fast(self) -> None:
         """Lane 1."""
         with self._timed("lane 1"):
-            self._pytest("1", self._jobs, "worksteal", FAST, *NOT_LONG)
+            self._pytest("1", "worksteal", FAST, *NOT_LONG)
 
     def slow(self) -> None:
         """Lane 2, which needs a broker."""
@@ -83,12 +81,12 @@ class Lanes:
 
     def _in_files(self, lane: str, folders: Sequence[str], *options: str) -> None:
         """The tests of a file, which share a node or a Spark, stay together; the order is that of tests/conftest.py."""
-        self._pytest(lane, self._jobs + WAITING_JOBS, "loadfile", folders, "--no-loadscope-reorder", *options)
+        self._pytest(lane, "loadfile", folders, "--no-loadscope-reorder", *options)
 
-    def _pytest(self, lane: str, jobs: int, distribution: str, folders: Sequence[str], *options: str) -> None:
+    def _pytest(self, lane: str, distribution: str, folders: Sequence[str], *options: str) -> None:
         """Run the tests of a lane; their durations are recorded, and the slowest are shown."""
         report = f"--junitxml={report_of(lane)}"
-        command = [sys.executable, "-m", "pytest", "-n", str(jobs), "--dist", distribution, report]
+        command = [sys.executable, "-m", "pytest", "-n", str(self._jobs), "--dist", distribution, report]
         self._run([*command, f"--durations={SLOWEST_SHOWN}", *options, *folders])
 
     def _run(self, command: Sequence[str]) -> None:
@@ -181,9 +179,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.lanes", description="Runs the lanes of tests.")
     parser.add_argument("which", nargs="?", choices=("all", "fast", "lint", "long"), default="all")
-    parser.add_argument(
-        "--jobs", type=int, default=2, help="processes that run the tests of lane 1; lane 2 has one more"
-    )
+    parser.add_argument("--jobs", type=int, default=2, help="processes that run the tests of a lane")
     arguments = parser.parse_args()
     lanes = Lanes(arguments.jobs)
     try:
