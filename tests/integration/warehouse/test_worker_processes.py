@@ -399,7 +399,7 @@ def test_a_worker_serves_two_servers_at_once(world: World, tmp_path: Path) -> No
         for node in nodes:
             alive = "SELECT count(*) FROM system.workers WHERE name = '0-shared' AND state = 'alive'"
             world.wait(lambda node=node, alive=alive: node.value(alive) == 1, "it is not at both")  # type: ignore[misc]
-        long = "SELECT count(*) FROM range(3000000000) WHERE id % 7 = sqrt(id)"
+        long = "SELECT count(*) FROM range(10000000000) WHERE id % 7 = sqrt(id)"
         with ThreadPoolExecutor(1) as pool:
             slow = pool.submit(other.connection.sql, long)
             world.wait(lambda: world.node.value(elsewhere) == 1, "the first server does not see the other's task")
