@@ -159,9 +159,8 @@ def main() -> int:
         console.print(f"{first_changes:,} of {len(changes):,} messages in topic {demo_status.TOPIC}")
         console.rule("2. tables that the topics flow into")
         node.wait_ready()
-        console.print(
-            f"watch it in a browser: {node.url}/   why it does what it does: {node.url}/#/decisions", style="bold"
-        )
+        console.print(f"watch it in a browser: {node.url}/", style="bold")
+        console.print(f"why it does what it does: {node.url}/#/decisions", style="bold")
         for statement in (*STATEMENTS, *demo_views.STATEMENTS, *demo_status.STATEMENTS):
             console.print(statement.format(bootstrap=broker.bootstrap), style="cyan", highlight=False)
             node.connection.sql(statement.format(bootstrap=broker.bootstrap))
