@@ -90,7 +90,7 @@ class MergeChoice:
     def ranges_of(self, parts: int, size: int) -> int:
         """Return the number of key ranges of a merge of so many parts and bytes; 1: it is not cut."""
         settings, is_by_key = self._watch.settings.merge, self.policy is MergePolicy.KEY_RANGE
-        # For `key_range` each range is a part of its own; for `size_tiered` all ranges count as one, however small.
+        # The policy `key_range` counts each range as a part; `size_tiered` counts all ranges as one.
         least = TARGETS_PER_RANGE * settings.key_range.target_size if is_by_key else 0
         return ranges_wanted(parts, size, task_bytes=self._merge_task_bytes(), range_bytes_min=least)
 
