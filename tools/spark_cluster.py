@@ -204,7 +204,7 @@ def _command_of(
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "PATH": os.environ["PATH"],
     }
-    # On the host first: entering one leaves the mounts of this process.
+    # The host is entered first: that leaves the mounts of this process.
     words = [*host.begin, *_hiding(hidden), "env", "-i", *(f"{key}={value}" for key, value in environment.items())]
     return [*words, str(home / "bin" / "spark-class"), kind, *arguments]
 

@@ -63,7 +63,7 @@ class FileTopic:
         return found
 
     def fetch(self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> Iterator[Fetched]:
-        """As kafka.fetch."""
+        """Read the messages of the ranges from the files, as kafka.fetch does from a broker."""
         for each in ranges:
             with open(self.folder / "fetches", "a") as log:
                 log.write(f"{each.partition} {each.start} {each.end}\n")

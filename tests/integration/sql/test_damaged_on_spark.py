@@ -113,7 +113,7 @@ def test_a_page_in_the_middle_shows_during_the_scan_only(world: SparkWorld) -> N
 
 
 def test_many_bytes_are_checked_in_tasks(world: SparkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the findings of the server, about a second."""
+    """Tasks find what the server finds; about a second."""
     parts = three_parts(world, "tasks", "SETTINGS cnch_vw_write = 'default'")
     world.run("DELETE FROM tasks WHERE k = 25")
     snapshot = world.catalog.parts.snapshot(world.table("tasks").uuid)

@@ -196,7 +196,7 @@ class DamageBook:
         if not wanted:
             return []
         folder = data_folder(self._root, table)
-        # Before they are read: a file that is written anew meanwhile is checked again.
+        # Stamps of the time before the reads: a file that is written anew meanwhile is checked again.
         stamps = [self._stamp(folder, each.file.name) for each in wanted]
         files = [CheckedFile(file=each.file, is_delta=each.is_delta) for each in wanted]
         states = self._checks.states(table, folder, files)

@@ -49,7 +49,7 @@ def test_without_a_terminal_or_a_pager_rows_are_printed(saved: tuple[str, Path])
 
 
 def test_a_pager_that_is_left_early_is_no_error() -> None:
-    # More than a pipe holds.
+    # These lines are more than a pipe holds.
     assert shown("true", 20_000) == ""
 
 

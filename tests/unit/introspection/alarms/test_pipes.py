@@ -61,7 +61,7 @@ def test_files_that_a_pipe_could_not_load(world: AlarmWorld) -> None:
     assert sentences(world, "pipe_files_failed", failed) == [
         "pipe p of shop.orders could not load 2 files, the last one because of BAD_FILE_ROW: no number"
     ]
-    # After a restart nothing has failed yet, and what failed before is still there.
+    # Nothing has failed since the restart; files that failed before it are still there.
     assert sentences(world, "pipe_files_failed", pipe(files_failed=1)) == [
         "pipe p of shop.orders could not load 1 files: see system.pipe_errors"
     ]

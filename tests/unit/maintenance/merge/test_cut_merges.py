@@ -82,7 +82,7 @@ def test_ranges_are_merged_with_others_as_one_part(world: MaintenanceWorld) -> N
     first = shown(world)
     filled(world, 9, rows=1)
     world.work(2)
-    # For `size_tiered` it is one part of 100 rows, and the small ones are merged alone.
+    # The policy `size_tiered` counts it as one part of 100 rows, and the small ones are merged alone.
     assert shown(world)[:5] == first
     assert counted(world) == 2
     [row] = [row for row in world.manager.explain_merge(world.t) if row.state != "running"]

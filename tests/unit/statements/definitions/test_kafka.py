@@ -34,7 +34,7 @@ def kafka(world: SqlWorld, name: str = "k1") -> KafkaDef:
 
 
 def reads(world: SqlWorld, name: str, offset: int) -> None:
-    """As if its service had subscribed and read up to there."""
+    """Store the offset that a service stores when it has read up to there."""
     table = kafka(world, name)
     subscription = Subscription(
         cluster="c",
