@@ -135,7 +135,7 @@ def own_broker(java_home: Path, tmp_path: Path) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def lane_spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaneSpark]:
     """The Spark of the process, which starts when a test wants it."""
-    # Here, not there: tests of lane 1 do without Spark.
+    # The import is here because tests of lane 1 do without Spark.
     from tests.lane_spark import LaneSpark
 
     lane = LaneSpark(tmp_path_factory.mktemp("spark"))

@@ -25,7 +25,7 @@ class CopyWorld(SqlWorld):
         self.files.mkdir(exist_ok=True)
         super().__init__(folder / "tables", kv=kv, settings={"storage.file-locations": str(self.files)})
         self.tasks: list[LoadFilesTask] = []
-        #: Called while the job runs.
+        #: Function that is called while the job runs.
         self.meanwhile: Callable[[], object] = lambda: None
         self.skipped: tuple[SkippedRow, ...] = ()
         self.dispatch.answer = self._answer

@@ -85,7 +85,7 @@ class MergeWorker:
         #: Called with each rebase before it is done.
         self.on_rebase: Callable[[Input], None] = lambda _: None
         self.rebases = 0
-        #: Called with each rebase that is a task before it is done; may raise what the task fails with.
+        #: Function that gets each rebase that is a task before it is done; may raise what the task fails with.
         self.on_rebase_task: Callable[[RebaseTask], None] = lambda _: None
         #: Rebases that were tasks, as they were sent.
         self.rebase_tasks: list[RebaseTask] = []

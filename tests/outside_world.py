@@ -36,7 +36,7 @@ class OutsideWorld(SqlWorld):
         """The files of one task."""
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows))
         writing = TaskWrite(opened=opened, names=tuple(table.column_names))
-        # Encoded and decoded, as it travels.
+        # The value is encoded and decoded, as it travels.
         sent = msgspec.msgpack.decode(msgspec.msgpack.encode(writing), type=TaskWrite)
         return write_task(sent, iter(table.to_batches()), task=task, attempt=attempt)
 

@@ -18,7 +18,7 @@ class Pipe(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     #: Name, one of a kind in its table.
     name: str
-    #: Drawn at CREATE PIPE: a pipe that is dropped and created again knows nothing of the former one.
+    #: Id that is drawn at CREATE PIPE: a pipe that is dropped and created again knows nothing of the former one.
     id: str
     columns: tuple[str, ...] = ()
     address: str

@@ -55,7 +55,7 @@ class Pipes:
         def plan(view: ReadView) -> Plan[bool]:
             found, table = view.get(key), view.get(relation)
             if found is not None:
-                # Ours, where the answer to the first attempt was lost.
+                # It is ours where the answer to the first attempt was lost.
                 return Plan(result=found.value == value)
             if table is None:
                 raise TableNotFoundError(uuid=pipe.table, hint="the table was dropped meanwhile")
@@ -129,7 +129,7 @@ class Pipes:
 
 
 def _refreshed(pipe: Pipe, now_ms: int) -> Pipe:
-    # Later than the last one, whatever the clock does: a change is seen by it.
+    # It is later than the last one, whatever the clock does: a change is seen by it.
     return msgspec.structs.replace(pipe, refreshed_ms=max(now_ms, pipe.refreshed_ms + 1))
 
 

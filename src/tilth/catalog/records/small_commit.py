@@ -133,7 +133,7 @@ def put_new(kv: KeyValue, clock: Clock, key: bytes, value: bytes) -> bool:
     def plan(view: ReadView) -> Plan[bool]:
         found = view.get(key)
         if found is not None:
-            # Ours, where the answer to the first attempt was lost.
+            # It is ours where the answer to the first attempt was lost.
             return Plan(result=found.value == value)
         return Plan(result=True, preconditions=[Absent(key)], puts={key: value})
 

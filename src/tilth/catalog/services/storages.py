@@ -52,7 +52,7 @@ class Storages:
             found = view.get(key)
             known = None if found is None else codec.STORAGES.decode(key, found.value)
             if known == storage:
-                # Ours, where the answer to the first attempt was lost.
+                # It is ours where the answer to the first attempt was lost.
                 return Plan(result=True)
             if known != before or any(each.uuid not in others for each in tables_in_storage(view, storage.name)):
                 return Plan(result=False)

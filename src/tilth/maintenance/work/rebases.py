@@ -46,7 +46,7 @@ _LOST = (TaskLostError, TaskStalledError, SparkRestartingError)
 
 _log = Log("maintenance")
 
-#: Sends a task for these bytes and waits for it.
+#: Function that sends a task for these bytes and waits for it.
 Run = Callable[[RebaseTask, int], TaskResult]
 
 

@@ -24,7 +24,7 @@ BLOCK_BYTES = 1 << 16
 ROWS_MAX = 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
-#: Returns the values of an array for the encoder. Any: values of all types.
+#: Function that returns the values of an array for the encoder. Any: values of all types.
 _Values = Callable[[pa.Array], list[Any]]
 
 

@@ -55,7 +55,7 @@ def changed_rows(
         first_task=task.first_task,
     )
     found = _matching(session, task, columns, mailbox)
-    # Partitioned by file, two segments of this job never change one part. Spark makes few tasks of few rows.
+    # Files are the partitions, so that two segments of this job never change one part. Few rows have few tasks.
     return written_in_tasks(found.repartition(FILE_COLUMN), writer, check, list[WrittenDelta])
 
 

@@ -67,7 +67,7 @@ _ERROR_CHARACTERS_MAX = 2_000
 
 _log = Log("pipes")
 
-#: Runs an action as a statement of this server: its text, the table's name, settings, the origin, the action.
+#: Function that runs an action as a statement: its text, the name of the table, settings, the origin, the action.
 RunInside = Callable[[str, Name, Mapping[str, str], Origin, Callable[[Call], Outcome]], Answer]
 
 
@@ -185,7 +185,7 @@ class PipeRun:
         self._may_begin = may_begin
         self._memory = _Memory()
         self._lock = threading.Lock()
-        #: Held while a load begins, so that whoever holds it after a switch knows that none begins any more.
+        #: Lock that is held while a load begins: whoever holds it after a switch knows that none begins any more.
         self._beginning = threading.Lock()
         self._origin: Origin | None = None
         self._is_over = False
@@ -247,7 +247,7 @@ class PipeRun:
             self.follow(table)
             self._note(state=ServiceState.RUNNING, reason="lists the folder")
             is_more = self._poll(pipe, table)
-        # Whatever a poll raises: the pipe goes on after a wait.
+        # The pipe goes on after a wait, whatever a poll raises.
         except Exception as error:
             self._failed(error, polled_ms)
             return

@@ -94,7 +94,7 @@ def test_the_choice_is_by_bytes_and_stays(monkeypatch: pytest.MonkeyPatch) -> No
     assert (world.worker.rebases, tasks_of(world)) == (1, ["done", "done"])
     [order] = world.worker.rebase_tasks[0].orders
     assert ([number for number, _ in order.changed], order.before) == ([0, 1, 2], ())
-    # The cleaner removes what the lost task wrote.
+    # The delta that the server wrote in the first round is removed.
     [note] = world.catalog.transactions.leftover_notes()
     assert (note.may_write_on, note.txn.outputs[0].tasks) == (False, world.worker.rebase_tasks[1].first_task + 1)
     assert [name for name in note.keep if name.endswith("-0.0-0.arrow")] == []
