@@ -5,9 +5,10 @@ Tests: tests/unit/grammar/text/test_elsewhere.py.
 
 from __future__ import annotations
 
+from tilth.base.units import parse_seconds
 from tilth.grammar.statements import ColumnSpec, DescribeColumn, Name
 from tilth.grammar.text.cursor import Cursor
-from tilth.grammar.text.tokens import TokenKind
+from tilth.grammar.text.tokens import Token, TokenKind
 from tilth.grammar.types import parse_type
 from tilth.model.table import ColumnKind
 
@@ -87,6 +88,23 @@ def read_if_not_exists(cursor: Cursor) -> bool:
         return False
     cursor.expect("IF", "NOT", "EXISTS")
     return True
+
+
+def read_seconds(cursor: Cursor, what: str, *, hint: str, end: str = "") -> tuple[float, str, Token]:
+    """Read `10 minutes`; return the seconds, the text, and the token at which an error of them points. `what`: name of
+    such a time, for errors; `end`: word that may follow, which is no unit.
+    """
+    token = cursor.peek()
+    if token.kind is not TokenKind.NUMBER:
+        raise cursor.expected("a number and a unit", hint=hint)
+    cursor.number("a number")
+    if not cursor.is_name() or (end and cursor.at(end)):
+        raise cursor.expected("a unit", hint=hint)
+    text = f"{token.text} {cursor.name('a unit')}"
+    try:
+        return parse_seconds(text), text, token
+    except ValueError as error:
+        raise cursor.error(f"not a {what}: {text}", at=token, hint=hint) from error
 
 
 def parse_names(cursor: Cursor, what: str) -> tuple[str, ...]:

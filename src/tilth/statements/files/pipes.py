@@ -14,14 +14,13 @@ from itertools import islice
 import pyarrow as pa
 
 from tilth.base.errors import ConflictError, NotFoundError
-from tilth.base.units import parse_seconds
 from tilth.control.context.audit import audited
 from tilth.control.context.names import table_of
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.grammar.parse import Form
-from tilth.grammar.phrases import parse_name, read_if_exists, read_if_not_exists, skip_on_cluster
+from tilth.grammar.phrases import parse_name, read_if_exists, read_if_not_exists, read_seconds, skip_on_cluster
 from tilth.grammar.render import (
     if_not_exists_text,
     name_text,
@@ -32,7 +31,6 @@ from tilth.grammar.render import (
 )
 from tilth.grammar.statements import Name, Statement
 from tilth.grammar.text.cursor import Cursor
-from tilth.grammar.text.tokens import TokenKind
 from tilth.introspection.system_table import time_of_ms
 from tilth.model.pipe import Pipe
 from tilth.model.table import TableDef, full_name
@@ -134,19 +132,9 @@ def _parse_create(cursor: Cursor) -> CreatePipe:
 def _parse_every(cursor: Cursor) -> int:
     """Read `10 SECONDS`, in milliseconds."""
     hint = "write EVERY 30 SECONDS; units: seconds, minutes, hours"
-    token = cursor.peek()
-    if token.kind is not TokenKind.NUMBER:
-        raise cursor.expected("a number and a unit", hint=hint)
-    cursor.number("a number")
-    if not cursor.is_name() or cursor.at("AS"):
-        raise cursor.expected("a unit", hint=hint)
-    unit = cursor.name("a unit")
-    try:
-        seconds = parse_seconds(f"{token.text} {unit}")
-    except ValueError as error:
-        raise cursor.error(f"not a time between polls: {token.text} {unit}", at=token, hint=hint) from error
+    seconds, text, token = read_seconds(cursor, "time between polls", hint=hint, end="AS")
     if not _EVERY_SECONDS_MIN <= seconds <= _EVERY_SECONDS_MAX:
-        raise cursor.error(f"not a time between polls: {token.text} {unit}", at=token, hint="from 1 second to 1 day")
+        raise cursor.error(f"not a time between polls: {text}", at=token, hint="from 1 second to 1 day")
     return round(seconds * 1000)
 
 

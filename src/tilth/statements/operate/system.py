@@ -11,7 +11,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from tilth.base.cancel import apart
-from tilth.base.units import parse_seconds, show_bytes
+from tilth.base.units import show_bytes
 from tilth.control.context.audit import audited
 from tilth.control.context.names import kafka_of, relation_of, table_of, wrong_kind
 from tilth.control.context.services import Call, Services
@@ -19,10 +19,9 @@ from tilth.control.context.verify_reads import TaskReads
 from tilth.control.kinds import StatementKind
 from tilth.grammar.literals import parse_partition, read_settings_clause
 from tilth.grammar.parse import Form
-from tilth.grammar.phrases import parse_name, parse_table_name
+from tilth.grammar.phrases import parse_name, parse_table_name, read_seconds
 from tilth.grammar.statements import Name, Partition, Statement
 from tilth.grammar.text.cursor import Cursor
-from tilth.grammar.text.tokens import TokenKind
 from tilth.maintenance import GcReport, OptimizeReport
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, newer_since_ms
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
@@ -148,20 +147,10 @@ def _reason(cursor: Cursor) -> str:
 def _duration(cursor: Cursor) -> int:
     """`10 minutes` or `INTERVAL 10 MINUTE`, in milliseconds."""
     cursor.accept("INTERVAL")
-    token = cursor.peek()
     hint = "write FOR 10 minutes; units: ms, seconds, minutes, hours, days"
-    if token.kind is not TokenKind.NUMBER:
-        raise cursor.expected("a number and a unit", hint=hint)
-    cursor.number("a number")
-    if not cursor.is_name():
-        raise cursor.expected("a unit", hint=hint)
-    unit = cursor.name("a unit")
-    try:
-        seconds = parse_seconds(f"{token.text} {unit}")
-    except ValueError as error:
-        raise cursor.error(f"not a duration: {token.text} {unit}", at=token, hint=hint) from error
+    seconds, text, token = read_seconds(cursor, "duration", hint=hint)
     if not 0.001 <= seconds <= _DURATION_SECONDS_MAX:
-        raise cursor.error(f"not a useful duration: {token.text} {unit}", at=token, hint="from 1 ms to 10 years")
+        raise cursor.error(f"not a useful duration: {text}", at=token, hint="from 1 ms to 10 years")
     return round(seconds * 1000)
 
 
