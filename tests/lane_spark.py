@@ -54,7 +54,7 @@ class LentSession(WorkerSession):
     """A running session, which its borrower neither starts nor ends."""
 
     def __init__(self, session: WorkerSession) -> None:
-        # It is the same session, whoever changes it.
+        # Changes of one are changes of the other.
         self.__dict__ = session.__dict__
 
     def start(self) -> None:

@@ -51,7 +51,7 @@ def produce(
             "linger.ms": 20,
             "compression.type": "lz4",
             "enable.idempotence": True,
-            # Warnings tell what it tries again by itself, as beside a broker that has just started.
+            # Errors alone: warnings are about calls that it retries, as beside a broker that has just started.
             "log_level": 3,
         }
     )

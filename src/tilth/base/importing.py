@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Collect no garbage while modules are imported: they are none, and are never scanned again. A tenth of the time
-    of the imports of a node.
+    """Collect no garbage during imports, and leave what is there at their end out of all later collections: modules
+    stay until the process ends. It saves a tenth of the time in which a node imports its modules.
     """
     gc.disable()
     try:

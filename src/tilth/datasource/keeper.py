@@ -16,8 +16,8 @@ from tilth.base.errors import FencedError, NotFoundError, TilthError
 from tilth.base.logs import Log
 from tilth.datasource.attachment import Attachment, HeldLease, HeldWrite
 
-#: A third of the time after which the server gives a reader up, or less. A write is renewed at a quarter of the time
-#: after which the server aborts it, if that is sooner.
+#: Interval of renewals: a third of the time after which the server gives a reader up, or less. A write is renewed after
+#: a quarter of the time after which the server aborts it, if that is sooner.
 RENEW_SECONDS = 20.0
 #: Interval at which new leases are found.
 TURN_SECONDS = 5.0

@@ -15,7 +15,7 @@ from tilth.model.outside_write import SILENCE_SECONDS_MAX, TASKS_DEFAULT, TASKS_
 
 #: Time without a sign of life of the driver after which the server aborts a write.
 SILENCE_SECONDS = 120
-#: Four turns of the thread that renews writes (keeper.py).
+#: Four intervals of the thread that renews writes (keeper.py).
 SILENCE_SECONDS_MIN = 20
 _QUORUM_MAX = 100_000
 _COMMON = (PATH, "database", "url", "tasks", "silence_seconds", "insert_quorum", "speculation")

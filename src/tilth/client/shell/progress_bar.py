@@ -45,7 +45,7 @@ _SHARES = 1000
 
 _PROCESSES = f"""SELECT substring(query, 1, {KNOWN_CHARACTERS}) AS query, database, state, elapsed, read_rows,
  read_bytes, total_rows_approx, tasks_done, tasks_total FROM system.processes ORDER BY started DESC LIMIT 50"""
-#: All columns: an older server lacks `is_rebase`.
+#: It selects all columns, because an older server lacks `is_rebase`.
 _MERGES = "SELECT * FROM system.merges WHERE {condition} LIMIT 1000"
 _MUTATIONS = """SELECT parts_to_do, parts_done, state_reason FROM system.mutations
  WHERE {condition} AND NOT is_done AND NOT is_killed LIMIT 1000"""

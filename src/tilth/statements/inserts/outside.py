@@ -61,7 +61,7 @@ from tilth.storage import array_of, layout_of
 OPEN_MAX = 1_000
 #: Writes that have ended and are remembered.
 ENDED_MAX = 10_000
-#: Time without a sign of life, unless the writer says otherwise, and at least.
+#: Time without a sign of life after which a write is aborted: the default, and the least that a writer may set.
 SILENCE_SECONDS = 600.0
 SILENCE_SECONDS_MIN = 1.0
 #: Streams of a table that a notice names.
@@ -286,7 +286,7 @@ class OutsideWrites:
         if stream is None or stream.name:
             return ()
         streams = self._services.catalog.streams
-        # All are read for its first batch alone.
+        # The others are read only for the first batch of a stream.
         others = [] if streams.find(table.uuid, stream.query) else [each.stream for each in streams.of(table.uuid)]
         if not others:
             return ()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX = 5.0
 #: Executors of a cluster start when the cluster has cores for them.
 EXECUTOR_SECONDS_MAX = 60.0
-#: An executor without a heartbeat for so long is given up, and its tasks run elsewhere.
+#: Time without a heartbeat after which an executor is given up, and its tasks run elsewhere.
 EXECUTOR_SILENCE_SECONDS_MAX = 30
 _ADDRESS = re.compile(r"(.+):(\d+)")
 _ONE_TRY = re.compile(r"local(\[(\d+|\*)\])?")

@@ -1,8 +1,8 @@
 """The executors of a cluster, by the status that Spark keeps.
 
-Covers: how many there are, the tasks that they run at once, those that they run, and those of jobs that go on.
-Does not cover: what follows from
-it (parallelism.py). Always holds: nothing waits for an executor; a JVM that is silent is waited for.
+Covers: how many there are, the tasks that they run at once, those that they run, and those of jobs that go on. Does
+not cover: what follows from it (parallelism.py). Always holds: nothing waits for an executor; a JVM that is silent is
+waited for.
 
 Tests: tests/integration/warehouse/test_spark_cluster.py.
 """

@@ -38,7 +38,7 @@ class _KnownPackage(JavaPackage):  # type: ignore[misc]  # py4j has no types
 def _remembered(owner: Any, name: str, found: Any) -> Any:
     """Keep what was found as the owner's attribute: Python then does without `__getattr__`."""
     if isinstance(found, JavaPackage):
-        # py4j takes what is not there for a package, and by its name this is a class that may come.
+        # py4j answers with a package for what is not there; a name like that of a class may become one.
         if not found._fqn.rpartition(".")[2][:1].islower():
             return found
         found = _KnownPackage(found._fqn, found._gateway_client, jvm_id=found._jvm_id)

@@ -51,7 +51,7 @@ class Beat:
     has_ended: bool
     #: Every task slot is in use.
     is_full: bool
-    #: Tasks of Spark that it runs at once.
+    #: Number of tasks that Spark runs at once.
     slots: int = 1
     #: Ids of running tasks whose stage has ended, as by a cancel.
     outliving: frozenset[int] = frozenset()

@@ -261,12 +261,13 @@ class WorkerSession:
         """Read the state of the JVM. Waits as long as the JVM is silent; fails when it ends."""
         context = self._require_session().sparkContext
         spark = context._jsc.sc()
-        # Read before the jobs: a job that begins in between hides tasks of ended ones, and makes none.
+        # Executors are read before the jobs: the tasks of a job that begins in between only hide, until the next beat,
+        # those of jobs that have ended.
         executors, slots = read_executors(context), self._slots
         wanted = tasks_of_jobs(context)
         if self.is_on_cluster:
             self._executors, slots = executors, max(1, executors.cores)
-        # Called only where there may be such tasks: compiling its class costs half a second.
+        # The stopper is compiled only where there may be such tasks, which costs half a second.
         outliving: str = self._task_stopper(context).outliving(spark) if executors.running > wanted else ""
         return Beat(
             has_ended=bool(spark.isStopped()),

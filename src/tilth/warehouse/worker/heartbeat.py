@@ -8,6 +8,7 @@ when its JVM does. A JVM that has ended and one that hangs are replaced in the s
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -139,6 +140,7 @@ class Heartbeat:
             is_remote=self._session.is_on_cluster,
             slots=self._beat.slots,
             outliving=self._beat.outliving,
+            cores=os.cpu_count() or 1,
         )
         return self._pulse.observe(reading)
 

@@ -23,7 +23,6 @@ Covers: the rules. Does not cover: probing, killing (heartbeat.py), tasks withou
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -72,7 +71,7 @@ class PulseReading:
     slots: int = 1
     outliving: frozenset[int] = frozenset()
     #: Cores of the machine.
-    cores: int = os.cpu_count() or 1
+    cores: int = 1
 
 
 @dataclass(slots=True)
