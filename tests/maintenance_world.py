@@ -158,7 +158,7 @@ class MergeWorker:
             return
         written: list[WrittenDelta | None] = []
         for order in task.orders:
-            gone = {place for each in order.before for place in self.deletes[each.file.name][order.file.name]}
+            gone = {row for each in order.before for row in self.deletes[each.file.name][order.file.name]}
             n = sum(each is not None for each in written)
             sources = [source for _, source in order.changed]
             written.append(self.rebased(order, sources, gone, txn=task.txn, task=task.first_task, n=n))
@@ -168,15 +168,15 @@ class MergeWorker:
     def rebased(
         self, order: RebaseOrder, sources: Sequence[PartSource], gone: set[int], *, txn: int, task: int, n: int
     ) -> WrittenDelta | None:
-        """What these changes are for the part, without the rows that are gone already; those are more then."""
+        """Return these changes as changes of the part, without its rows in `gone`; the deleted rows are added to it."""
         file = order.file.name
-        where = {origin: place for place, origin in enumerate(self.origins.get(file, ()))}
+        row_of = {origin: row for row, origin in enumerate(self.origins.get(file, ()))}
         found = {
-            where[source.file.name, place]
+            row_of[source.file.name, row]
             for source in sources
             for delta in source.deltas
-            for place in self.deletes.get(delta.file.name, {}).get(source.file.name, ())
-            if (source.file.name, place) in where
+            for row in self.deletes.get(delta.file.name, {}).get(source.file.name, ())
+            if (source.file.name, row) in row_of
         }
         fresh = found - gone
         gone |= fresh

@@ -16,7 +16,7 @@ class Pipe(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Uuid of the table.
     table: str
-    #: Name, one of a kind in its table.
+    #: Name, unique in its table.
     name: str
     #: Id that is drawn at CREATE PIPE: a pipe that is dropped and created again knows nothing of the former one.
     id: str

@@ -127,7 +127,7 @@ class TaskKind(StrEnum):
             is_yielding=True,
         ),
     )
-    #: Changes that came to the sources of a part while that was written are brought onto it; its commit waits for it.
+    #: Changes that came to the sources of a part while it was written are rebased onto it; a commit waits for the task.
     REBASE = (
         "rebase",
         TaskTraits(

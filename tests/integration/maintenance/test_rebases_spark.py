@@ -55,13 +55,13 @@ class Changed(Node):
             keys = read_part(data_folder(self.root, self.table.uuid), part.file, ["k"])["k"].to_pylist()
             live = [(row, key) for row, key in enumerate(keys) if key in self.model]
             chosen = self._rng.permutation(len(live))[: deletes + updates].tolist()
-            for place, index in enumerate(chosen):
+            for number, index in enumerate(chosen):
                 row, key = live[index]
                 files.append(part.file.name)
                 rows.append(row)
-                ops.append(CHANGE_DELETE if place < deletes else CHANGE_UPDATE)
+                ops.append(CHANGE_DELETE if number < deletes else CHANGE_UPDATE)
                 values.append(f"{key} by {txn.id}")
-                if place < deletes:
+                if number < deletes:
                     del self.model[key]
                 else:
                     self.model[key] = values[-1]

@@ -14,7 +14,7 @@ from tilth.model.table import TableDef
 from tilth.storage import local_folder, sources_of
 from tilth.verify import FilesOrder, ReadsHere, Wrong, reading
 
-#: Nothing is read there.
+#: Folder in which nothing is read.
 FOLDER = local_folder("/away")
 
 

@@ -192,11 +192,11 @@ class DamageBook:
         return [_Wanted(known.file, known.is_delta, known.parts)]
 
     def _check(self, table: str, wanted: Sequence[_Wanted]) -> list[DamagedFile | None]:
-        """Read files; return what is wrong with each, which then stands in the book."""
+        """Read files; return the entry of each damaged one, which is in the book then, and None for each other one."""
         if not wanted:
             return []
         folder = data_folder(self._root, table)
-        # Stamps of the time before the reads: a file that is written anew meanwhile is checked again.
+        # The stamps are older than the reads: a file that is written anew in between is checked again.
         stamps = [self._stamp(folder, each.file.name) for each in wanted]
         files = [CheckedFile(file=each.file, is_delta=each.is_delta) for each in wanted]
         states = self._checks.states(table, folder, files)

@@ -25,7 +25,7 @@ from tilth.model.task import TaskKind
 from tilth.storage import Folder, are_there
 from tilth.warehouse import Dispatcher, table_warehouses
 
-#: Bytes up to which a server reads files itself: a job of Spark takes longer.
+#: Bytes up to which a server reads files itself: a Spark job is slower then.
 HERE_BYTES_MAX = 64 * MIB
 
 _log = Log("maintenance")

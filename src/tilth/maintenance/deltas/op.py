@@ -150,12 +150,9 @@ class DeltaProcedure(Procedure[DeltaWork, DeltaFacts]):
         self._way, self._event = _WAYS[kind]
         self.verb: str = self._event
         self.noun: str = self._event
+        self._context = context
         self._root = context.server.root
         self._watch = context.watch
-        self._task_bytes_of_node = context.server.settings.merge_task_bytes
-
-    def _task_bytes(self) -> int:
-        return self._watch.settings.merge.task_bytes or self._task_bytes_of_node
 
     def about(self, works: Sequence[DeltaWork]) -> str:
         [work] = works
@@ -173,7 +170,7 @@ class DeltaProcedure(Procedure[DeltaWork, DeltaFacts]):
             sources=work.deltas,
             targets=targets,
             kept=tuple(part.file.name for part in work.kept),
-            columns=column_shares(targets[0], task_bytes=self._task_bytes()) if is_major else (),
+            columns=column_shares(targets[0], task_bytes=self._context.merge_task_bytes) if is_major else (),
             txn=0,
         )
         return Job(

@@ -36,7 +36,7 @@ FLUSH_FILES_MAX = 2_000
 #: A reader opens each change segment, so their number counts too from FILES_MIN on, and fully from FILES_FULL on.
 FILES_MIN = 32
 FILES_FULL = 1_000
-#: Shares of columns of one MAJOR_DELTA: each is a file that readers of all these columns open.
+#: Maximum shares of columns of one MAJOR_DELTA: each is a file that readers of all updated columns open.
 COLUMN_SHARES_MAX = 16
 #: Kinds applied to a part row by row. Rows do not merge with values: each kind by itself.
 _KINDS = (DeltaKind.DELETE, DeltaKind.UPDATE)

@@ -51,10 +51,10 @@ class MergeChoice:
     """The merge policy of one table, with its memory."""
 
     def __init__(self, context: TableContext) -> None:
+        self._context = context
         self._watch = context.watch
         self._workers = context.server.workers
         self._clock_check = context.server.catalog.clock_check
-        self._task_bytes = context.server.settings.merge_task_bytes
         self._key_range = KeyRangePolicy()
         self._ttl_of: TableDef | None = None
         self._ttl: TableTtl | None = None
@@ -92,13 +92,10 @@ class MergeChoice:
         settings, is_by_key = self._watch.settings.merge, self.policy is MergePolicy.KEY_RANGE
         # The policy `key_range` counts each range as a part; `size_tiered` counts all ranges as one.
         least = TARGETS_PER_RANGE * settings.key_range.target_size if is_by_key else 0
-        return ranges_wanted(parts, size, task_bytes=self._merge_task_bytes(), range_bytes_min=least)
+        return ranges_wanted(parts, size, task_bytes=self._context.merge_task_bytes, range_bytes_min=least)
 
     def _why_cut(self, parts: int, size: int) -> str:
-        return why_cut(self.ranges_of(parts, size), task_bytes=self._merge_task_bytes())
-
-    def _merge_task_bytes(self) -> int:
-        return self._watch.settings.merge.task_bytes or self._task_bytes
+        return why_cut(self.ranges_of(parts, size), task_bytes=self._context.merge_task_bytes)
 
     def rewrite_due_ms(self, parts: Sequence[Part]) -> int | None:
         """Return when the first of these parts is written anew for its expired rows; None: none of them ever."""

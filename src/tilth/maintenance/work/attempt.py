@@ -8,8 +8,8 @@ unknown nothing is deleted, and the same commit is repeated until it is known.
 
 Rows of the sources may change while the files are written. The catalog refuses the commit then; what is new is
 *rebased*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
-and happens on the run's own thread, or, where it is much, in a task that the run waits for; each round is about what
-came during the one before.
+and happens on the run's own thread, or, where the changes are large, in a task that the run waits for; each round is
+about what came during the one before.
 
 Failpoints, behind the procedure's verb: `.before_files`, `.after_files`, `.before_commit`, `.after_commit`; for all
 verbs `rebase.before_files` and `rebase.before_commit`.
@@ -34,22 +34,14 @@ from tilth.base.logs import Log
 from tilth.catalog import AddDelta, PartsChangedError, TxnHandle, Update, rebase
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.procedure import FactsT, Job, Procedure, WorkT
-from tilth.maintenance.work.rebases import REBASES_MAX, Arrived, Rebases, Run, numbers_of
+from tilth.maintenance.work.rebases import LOST, REBASES_MAX, Arrived, Rebases, Run, numbers_of
 from tilth.maintenance.work.task_spark import RebaseTask
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.storage import remove_row_map
-from tilth.warehouse import (
-    Handle,
-    SparkRestartingError,
-    TaskCancelledError,
-    TaskLostError,
-    TaskResult,
-    TaskStalledError,
-    table_warehouses,
-)
+from tilth.warehouse import Handle, TaskCancelledError, TaskResult, table_warehouses
 
 #: Errors of tasks that may still be writing.
-_MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkRestartingError)
+_MAY_WRITE_ON = (TaskCancelledError, *LOST)
 
 _log = Log("maintenance")
 
@@ -242,7 +234,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return self._report(written)
 
     def _attempt(self, written: _Written[WorkT, FactsT], run: Run | None, number: int) -> None:
-        """Commit; but for the first time rebase what has changed meanwhile."""
+        """Commit; on every try but the first one, rebase what has changed before it."""
         if number:
             self._catch_up(written, run)
         written.txn.commit(self._updates(written))
@@ -250,7 +242,7 @@ class Attempts(Generic[WorkT, FactsT]):
     def _updates(self, written: _Written[WorkT, FactsT]) -> list[Update]:
         seen = tuple(sorted(written.rebases.seen.items()))
         updates = self._procedure.updates(written.work, written.facts, written.duration_ms, seen)
-        # Behind the parts that they change.
+        # Deltas come after the parts that they change.
         return [*updates, *(AddDelta(table=self._watch.uuid, written=delta) for delta in written.rebases.deltas)]
 
     def _report(self, written: _Written[WorkT, FactsT]) -> str:

@@ -1,4 +1,7 @@
-"""The manager's dependencies for all ops of all tables, and those for the ops of one table."""
+"""The manager's dependencies for all ops of all tables, and those for the ops of one table.
+
+Tests: tests/unit/maintenance/deltas/test_op.py.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,11 @@ class TableContext:
     @property
     def uuid(self) -> str:
         return self.watch.uuid
+
+    @property
+    def merge_task_bytes(self) -> int:
+        """Bytes for each task of a merge or a MAJOR_DELTA: the table's setting, or the server's."""
+        return self.watch.settings.merge.task_bytes or self.server.settings.merge_task_bytes
 
     def begin(self, verb: str, *, tasks: int = 0) -> TxnHandle:
         """Begin a transaction that carries the table's fence; its tasks may write files of the table.

@@ -25,24 +25,25 @@ from tilth.maintenance.work.procedure import Input, Job, NewRebaser, Output, Reb
 from tilth.maintenance.work.task_spark import RebaseFacts, RebaseOrder, RebaseTask
 from tilth.model.delta import Delta, PartSource, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
+from tilth.model.table import Schema
 from tilth.storage import MAP_ROW_BYTES
 from tilth.warehouse import SparkRestartingError, TaskLostError, TaskResult, TaskStalledError
 
-#: Bytes of row map and changes up to which a server rebases the changes of one part itself: a job of Spark takes
-#: longer.
+#: Bytes of row map and changes up to which a server rebases the changes of one part itself: a Spark job is slower
+#: then.
 HERE_BYTES_MAX = 64 * MIB
-#: A job that reads no more than this share of these bytes has all of its rebases here.
+#: A job whose input and row map are at most these bytes divided by this number has all of its rebases in the server.
 SMALL_SHARE = 8
-#: Maximum rebases of one commit. One digit names the changes of a round, so that they apply in the order of rounds.
+#: Maximum rounds of one commit. One digit names the changes of a round, so that they apply in the order of rounds.
 REBASES_MAX = 10
-#: Spark tasks of one rebase, at most.
+#: Maximum Spark tasks of one rebase.
 TASKS_MAX = 4
-#: Tasks of one transaction that are sent again because they were lost, at most.
+#: Maximum rebases of one transaction that are sent again because their task was lost.
 LOST_MAX = 2
 _SENDS_MAX = REBASES_MAX + LOST_MAX
 
 #: Errors of tasks that may still be writing, and whose work may be sent again.
-_LOST = (TaskLostError, TaskStalledError, SparkRestartingError)
+LOST = (TaskLostError, TaskStalledError, SparkRestartingError)
 
 _log = Log("maintenance")
 
@@ -56,9 +57,9 @@ class Arrived:
 
     input: Input
     output: Output
-    #: None until something comes, or where there is nothing to bring it onto.
+    #: The server's rebaser of this output; None until the server rebases changes of it.
     rebaser: Rebaser | None = None
-    #: `True` once they were too large for the server.
+    #: `True` once the changes were too large for the server.
     is_in_tasks: bool = False
     deltas: list[WrittenDelta] = field(default_factory=list)
 
@@ -67,16 +68,16 @@ class Arrived:
 class TaskNumbers:
     """Numbers of tasks in the names of the files of one transaction."""
 
-    #: The numbers of the work itself are below this one.
+    #: Number above those of the work itself.
     work: int
-    #: The first one of rebases.
+    #: First number of the first rebase.
     first: int
-    #: Numbers of each rebase that is sent; 0: none is.
+    #: Numbers for each rebase that is sent; 0: no rebase is a task.
     each: int
 
     @property
     def all(self) -> int:
-        """All numbers are below this one."""
+        """Number above all others."""
         return self.below(_SENDS_MAX)
 
     def below(self, sends: int) -> int:
@@ -110,7 +111,7 @@ class Rebases:
         #: Newest change that is in the files, or was rebased, by the name of the source's file.
         self.seen = dict(seen_of(source for each in arrived for source in each.input.sources))
         self.rounds = 0
-        #: Rebases that were sent as tasks, and those of them that were lost.
+        #: Number of tasks that were sent, and of those that were lost.
         self.sends = self._lost = 0
 
     @property
@@ -137,12 +138,13 @@ class Rebases:
             made = each.output.written
             if made is None or not any(source.deltas for source in sources):
                 continue
-            if self._numbers.each and not each.is_in_tasks and _size(made, sources) > HERE_BYTES_MAX:
+            order = _order(each, made, sources)
+            if self._numbers.each and not each.is_in_tasks and order.size > HERE_BYTES_MAX:
                 # Changes that were written here would apply behind those that tasks write.
                 each.is_in_tasks, each.deltas = True, []
-                sources = newer(each.input.sources, dict(seen_of(each.input.sources)), deltas)
+                order = _order(each, made, newer(each.input.sources, dict(seen_of(each.input.sources)), deltas))
             if each.is_in_tasks:
-                orders.append((each, _order(each, made, sources)))
+                orders.append((each, order))
             else:
                 self._rebase_here(each, made, sources)
         if orders:
@@ -169,7 +171,7 @@ class Rebases:
                 arrived.deltas.append(delta)
 
     def _sent(self, task: RebaseTask, run: Run) -> TaskResult:
-        """Send the task; where it is lost once more, under other numbers: the lost one may still be writing."""
+        """Send the task, and again under other numbers where it is lost: the lost one may still be writing."""
         size = sum(order.size for order in task.orders)
         while True:
             first = self._numbers.first + self.sends * self._numbers.each
@@ -178,7 +180,7 @@ class Rebases:
             self._txn.tasks_began()
             try:
                 result = run(msgspec.structs.replace(task, first_task=first), size)
-            except _LOST as error:
+            except LOST as error:
                 self._lost += 1
                 if self._lost > LOST_MAX:
                     raise
@@ -189,17 +191,21 @@ class Rebases:
             return result
 
 
-def _size(made: WrittenPart, sources: Sequence[PartSource]) -> int:
-    """Return the bytes that a rebase of the sources' deltas reads."""
-    return MAP_ROW_BYTES * made.rows + sum(delta.bytes for source in sources for delta in source.deltas)
-
-
 def _order(arrived: Arrived, made: WrittenPart, sources: Sequence[PartSource]) -> RebaseOrder:
     return RebaseOrder(
         layout=arrived.input.layout,
         partition=arrived.input.partition,
         file=made.file,
         rows=made.rows,
-        changed=tuple((number, source) for number, source in enumerate(sources) if source.deltas),
+        changed=tuple((number, _narrowed(source)) for number, source in enumerate(sources) if source.deltas),
         before=tuple(arrived.deltas),
     )
+
+
+def _narrowed(source: PartSource) -> PartSource:
+    """Return the source with only those columns that its deltas have values of: each key range of a merge names each
+    source, and wide tables have many columns.
+    """
+    changed = {column for delta in source.deltas for column in delta.columns}
+    columns = tuple(column for column in source.schema.columns if column.id in changed)
+    return msgspec.structs.replace(source, schema=Schema(columns=columns))

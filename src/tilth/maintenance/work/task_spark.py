@@ -30,7 +30,8 @@ class RebaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     #: File of the part, and the number of its rows.
     file: DataFile
     rows: int
-    #: Sources that have changed, with their new deltas alone, and the number of each in the part's row map.
+    #: Sources that have changed, with only their new deltas and the columns that these have values of, and the number
+    #: of each in the part's row map.
     changed: tuple[tuple[int, PartSource], ...]
     #: Changes of the part that were written before, in the same transaction.
     before: tuple[WrittenDelta, ...] = ()

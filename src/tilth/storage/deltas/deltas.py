@@ -422,7 +422,7 @@ def _fitting(column: Column, values: pa.ChunkedArray, present: pa.Array) -> pa.A
 
 
 def _row_groups(blocks: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield blocks together, each time so many rows at least, but for the last time."""
+    """Yield the blocks in tables of whole row groups of so many rows; the last one may be smaller."""
     pending: list[pa.Table] = []
     for block in blocks:
         pending.append(block)

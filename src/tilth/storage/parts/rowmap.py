@@ -79,7 +79,7 @@ class RowMapWriter:
 
 
 def find_rows(folder: Folder, part_file: str, wanted: Mapping[int, Found]) -> dict[int, Found]:
-    """Find the positions, in a part, of rows of its sources; -1 where it has not the row.
+    """Find the positions, in a part, of rows of its sources; -1 for a row that the part does not have.
 
     `wanted`: rows by the number of their source, in their order. Holds one batch of the map at a time. Raises
     PartFileNotFoundError and PartFileCorruptError naming the map.
@@ -110,7 +110,7 @@ def remove_row_map(folder: Folder, part_file: str) -> bool:
 
 
 def _note(wanted: Found, rows: Rows, outputs: Found, found: Found) -> None:
-    """Note the positions of those of these rows that are wanted."""
+    """Note the positions of the wanted rows among these."""
     if not np.all(rows[1:] >= rows[:-1]):
         # Rows of a sorted part are in their order; those of a segment are in the order of the result.
         order = np.argsort(rows, kind="stable")

@@ -60,6 +60,8 @@ def test_each_round_is_a_task(world: MaintenanceWorld, monkeypatch: pytest.Monke
     assert (watched.deltas, len(world.rows())) == ([0, 1, 2], 30 - 5)
     assert (world.worker.rebases, tasks_of(world)) == (0, ["done", "done"])
     first, second = world.worker.rebase_tasks
+    # Deletes need no columns.
+    assert {source.schema.columns for order in (*first.orders, *second.orders) for _, source in order.changed} == {()}
     # Each has the sources that changed in its round alone, by their numbers; the second one what the first has written.
     assert [[number for number, _ in order.changed] for order in (*first.orders, *second.orders)] == [[0, 2], [0, 3]]
     assert [len(order.before) for order in (*first.orders, *second.orders)] == [0, 1]
@@ -135,6 +137,42 @@ def test_a_task_that_is_lost_is_sent_again_under_other_names(
     world.work(CLEAN_PERIOD_MS / 1000)
     world.work(GRACE_MS / 1000)
     assert world.catalog.transactions.tombstones.all()
+
+
+def test_a_lost_task_of_a_commit_whose_outcome_is_unknown(
+    world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = filled(world)
+    failing(world, TaskLostError())
+    Watched(world, monkeypatch, erasing(world, (parts[0], 1)), lambda: Unknown("the answer was lost"))
+    world.turn()
+    assert world.visible_count() == 10
+    world.work(2)
+    assert (world.visible_count(), len(world.rows()), world.worker.merges) == (1, 29, 1)
+    # The commit that is repeated leaves the note of the first one: the lost task may be writing yet.
+    [note] = world.catalog.transactions.leftover_notes()
+    numbers = [task.first_task for task in world.worker.rebase_tasks]
+    assert (note.may_write_on, note.txn.outputs[0].tasks) == (True, numbers[-1] + 1)
+    assert numbers[0] < numbers[1]
+
+
+def test_a_lost_task_of_a_table_that_is_dropped(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = filled(world)
+
+    def drop(_: RebaseTask) -> None:
+        if len(world.worker.rebase_tasks) == 1:
+            world.catalog.tables.drop(world.t)
+            raise TaskLostError
+
+    world.worker.on_rebase_task = drop
+    Watched(world, monkeypatch, erasing(world, (parts[0], 1)))
+    world.turn()
+    world.settle()
+    assert tasks_of(world) == ["lost", "done"]
+    assert aborted(world) == ["merge default.t"]
+    # The lost one may be writing into the folder of the dropped table yet.
+    [tombstone] = world.catalog.transactions.tombstones.all()
+    assert tombstone.txn.outputs[0].tasks > max(task.first_task for task in world.worker.rebase_tasks)
 
 
 @pytest.mark.parametrize("error", [TaskLostError(), TaskFailedError(), CorruptError("a row map is damaged")])
