@@ -26,7 +26,7 @@ class PipeState:
     reason: str
     polls: int = 0
     last_poll_ms: int = 0
-    #: Time of the next poll; 0: not before somebody starts it.
+    #: Time of the next poll; 0: none is due until somebody starts the pipe.
     next_poll_ms: int = 0
     #: Files that the last poll found, after the pattern.
     files_found: int = 0
@@ -37,7 +37,7 @@ class PipeState:
     files_loaded: int = 0
     rows_loaded: int = 0
     last_load_ms: int = 0
-    #: The statement that loaded files last, or loads them now.
+    #: Id of the statement that loaded files last, or loads them now.
     last_query_id: str = ""
     #: Failed polls in a row.
     failures: int = 0

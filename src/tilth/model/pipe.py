@@ -31,7 +31,7 @@ class Pipe(msgspec.Struct, frozen=True, kw_only=True):
     #: Time between two polls of the folder.
     every_ms: int
     created_ms: int
-    #: The statement that created it.
+    #: Id of the statement that created it.
     query_id: str
     #: Time of the last ALTER PIPE .. REFRESH; 0: none.
     refreshed_ms: int = 0
@@ -53,5 +53,5 @@ class FailedFile(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     error: str
     failed_ms: int
-    #: The statement that failed; empty: none was run.
+    #: Id of the statement that failed; empty: none was run.
     query_id: str = ""

@@ -41,7 +41,7 @@ def read_in_tasks(context: TaskContext, order: bytes) -> TaskResult:
 
 
 def _wrong(context: TaskContext, order: FilesOrder | DeletesOrder) -> list[Wrong]:
-    orders = list(_pieces(order, _cores(context)))
+    orders = list(_pieces(order, context.fit().tasks))
     frame = context.session.range(0, len(orders), 1, max(1, len(orders)))
     packed = [msgspec.msgpack.encode(each) for each in orders]
     return [wrong for found in run_tasks(frame, partial(_read, packed), list[Wrong]) for wrong in found]
@@ -71,7 +71,7 @@ def _read(orders: Sequence[bytes], rows: Iterator[pa.RecordBatch], /, *, task: i
 
 def _repeated(context: TaskContext, order: KeysOrder) -> int:
     sources = [(number, source) for number, scope in enumerate(order.scopes) for source in scope]
-    chunks = split_by_cost([source.bytes for _, source in sources], tasks=_cores(context))
+    chunks = split_by_cost([source.bytes for _, source in sources], tasks=context.fit().tasks)
     if not chunks:
         return 0
     packed = [msgspec.msgpack.encode(sources[chunk.start : chunk.stop]) for chunk in chunks]
@@ -110,7 +110,3 @@ def _batch(
     return pa.RecordBatch.from_arrays(
         [scopes, found, pa.array([error] * count, pa.binary())], names=["scope", "hash", "error"]
     )
-
-
-def _cores(context: TaskContext) -> int:
-    return int(context.session.sparkContext.defaultParallelism)

@@ -27,6 +27,7 @@ from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
 from tilth.testing import FakeBucket
 from tilth.warehouse import WorkerSession
+from tools.s3server import KEY, SECRET
 
 pytestmark = pytest.mark.integration
 
@@ -488,6 +489,23 @@ def test_rows_go_to_partitions_and_columns_that_are_named(world: SparkWorld, fol
     folder.put("2.json", '{"a": 3, "s": "x"}\n')
     assert folder.refused("c (a, d)", "JSON").code == "BAD_FILE_ROW"
     assert world.rows("SELECT a, d FROM c ORDER BY a") == [(1, date(2021, 5, 1)), (2, date(2020, 1, 1))]
+
+
+def test_an_export_to_s3_needs_no_jars(spark: WorkerSession, tmp_path: Path) -> None:
+    """A fake of S3; about three seconds."""
+    (tmp_path / "key").write_text(KEY)
+    (tmp_path / "secret").write_text(SECRET)
+    with FakeBucket() as bucket:
+        keys = f"?endpoint={bucket.endpoint}&key=file:{tmp_path}/key&secret=file:{tmp_path}/secret"
+        world = SparkWorld(tmp_path / "w", spark, settings={"storage.file-locations": f"s3://tilth/in{keys}"})
+        try:
+            world.run("CREATE DATABASE shop", database="default")
+            made(world, "a Int64, s String")
+            world.run("INSERT INTO c VALUES (1, 'x'), (2, NULL)")
+            assert "2 rows in" in world.run("EXPORT TABLE c TO 's3://tilth/in/c' FORMAT PARQUET").message
+            assert world.refused("COPY INTO c FROM 's3://tilth/in/c' FORMAT PARQUET").code == "SPARK_WITHOUT_S3"
+        finally:
+            world.stop()
 
 
 def test_avro_comes_from_every_store_and_all_formats_go_there(spark: WorkerSession, tmp_path: Path) -> None:

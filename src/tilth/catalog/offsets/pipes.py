@@ -122,8 +122,7 @@ class Pipes:
             found = view.get(key)
             if found is None or codec.PIPES.decode(key, found.value).id != pipe.id:
                 return Plan(result=None)
-            there = [each for each in deletes if view.get(each) is not None]
-            return Plan(result=None, preconditions=[unchanged(key, found)], puts=values, deletes=there)
+            return Plan(result=None, preconditions=[unchanged(key, found)], puts=values, deletes=deletes)
 
         change(self._kv, self._clock, plan)
 

@@ -55,7 +55,7 @@ def check_runner() -> Runner:
 def _run(context: TaskContext) -> TaskResult:
     task = msgspec.msgpack.decode(context.spec.payload, type=CheckFilesTask)
     sizes = [each.file.size for each in task.files]
-    chunks = split_by_cost(sizes, tasks=int(context.session.sparkContext.defaultParallelism))
+    chunks = split_by_cost(sizes, tasks=context.fit().tasks)
     found = run_in_tasks(context.session, partial(_read, task, chunks), list[FileFinding], tasks=len(chunks))
     context.raise_if_cancelled()
     states = [state for each in found for state in each]

@@ -18,9 +18,10 @@ import msgspec
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.query.errors import UnreadableFileError
 
-#: Types in a schema, each use of a named one counted: a few names that name one another would make millions.
+#: Maximum number of types in a schema, each use of a named one counted: a few names that name one another would make
+#: millions.
 TYPES_MAX = 10_000
-#: Types inside of one another.
+#: Maximum number of types inside of one another.
 DEPTH_MAX = 64
 DECIMAL_DIGITS_MAX = 38
 
@@ -32,11 +33,13 @@ class AvroReading(StrEnum):
     PLAIN = "plain"
     #: Bytes of UTF-8.
     TEXT = "text"
-    #: Days, or microseconds, since 1970.
+    #: Days since 1970.
     DATE = "date"
+    #: Microseconds since 1970.
     MICROS = "micros"
-    #: Units of which a microsecond has a thousandth, or a thousand.
+    #: Milliseconds since 1970.
     MILLIS = "millis"
+    #: Nanoseconds since 1970.
     NANOS = "nanos"
     #: Bytes of a whole number, the greatest first.
     DECIMAL = "decimal"
@@ -184,7 +187,7 @@ class _Reader:
         return found
 
     def _fields(self, schema: Mapping[str, object], space: str, path: str, depth: int) -> AvroRecord:
-        # The number is taken before those of the fields are.
+        # The record's number comes before those of its fields.
         name, given = f"n{self.count}", schema.get("fields")
         if not isinstance(given, list) or not given:
             raise _refused("a record has no fields", path)

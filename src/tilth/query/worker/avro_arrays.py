@@ -36,7 +36,7 @@ from tilth.query.language.avro_types import (
 from tilth.query.worker.avro_blocks import AvroBlock
 from tilth.storage import arrow_type
 
-#: Rows and encoded bytes of a batch: a value is many times larger as an object of Python.
+#: Maximum number of rows and of encoded bytes in a batch: a value is many times larger as an object of Python.
 BATCH_ROWS_MAX = 4096
 BATCH_BYTES_MAX = 4 * MIB
 #: The marker of what the decoder reads: a file of its own, without compression.
@@ -61,7 +61,7 @@ class AvroRows:
 def decoded_rows(record: AvroRecord, blocks: Iterator[AvroBlock]) -> Iterator[AvroRows]:
     """Decode the records of blocks. Raises UnreadableFileError."""
     stream = _Blocks(record.decoded, blocks)
-    # Any: its types know neither the content of a block nor a stream that reads alone.
+    # Any: its types know neither the content of a block nor a stream that can only be read.
     source: Any = stream
     first = 0
     try:

@@ -24,17 +24,17 @@ import pyarrow as pa
 from tilth.base.units import MIB
 from tilth.query.errors import UnreadableFileError
 
-#: Size of a block, and of its content.
+#: Maximum size of a block, and of its content.
 BLOCK_BYTES_MAX = 128 * MIB
-#: Records of a block that have fewer bytes than one each.
+#: Maximum number of records in a block whose records have less than a byte each.
 EMPTY_RECORDS_MAX = 1_000_000
 _HEADER_BYTES_MAX = 16 * MIB
 _READ_BYTES = MIB
-#: Memory that xz needs at its highest level, and as much again.
+#: Twice the memory that xz needs at its highest level.
 _XZ_MEMORY_MAX = 128 * MIB
 _MAGIC = b"Obj\x01"
 _MARKER_BYTES = 16
-#: Bytes of a whole number of 64 bits.
+#: Maximum length of an encoded number of 64 bits.
 _NUMBER_BYTES_MAX = 10
 
 
@@ -48,7 +48,7 @@ class AvroSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroHeader:
-    """The begin of a file."""
+    """Header of a file."""
 
     #: The schema, as JSON.
     schema: bytes
@@ -69,7 +69,7 @@ class AvroBlock:
 
 
 def read_header(source: AvroSource) -> AvroHeader:
-    """Read the begin of a file. Raises UnreadableFileError."""
+    """Read the header of a file. Raises UnreadableFileError."""
     reader = _Reader(source, 0)
     try:
         if reader.exactly(len(_MAGIC)) != _MAGIC:

@@ -20,7 +20,7 @@ from tilth.storage.store.protocol import NewFile
 
 #: Bytes of a block before it is compressed.
 BLOCK_BYTES = 1 << 16
-#: Rows that are objects of Python at a time.
+#: Maximum number of rows that are objects of Python at a time.
 ROWS_MAX = 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 

@@ -293,7 +293,7 @@ class _Marks:
     """Expressions for each row."""
 
     file: Column
-    #: Index of the row, and behind a comma the byte from which it is counted, if that is not the first.
+    #: Index of the row; in Avro files, a comma and the byte from which rows are counted follow.
     row: Column
     #: Mark of a row that the reader refuses.
     bad: Column

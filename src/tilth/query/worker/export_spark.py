@@ -1,8 +1,7 @@
 """The rows of a query to files of users, in the tasks of one Spark job.
 
 Covers: writing Parquet, ORC, Avro, JSON and CSV. Does not cover: values of ORC and of Avro (orc_values.py,
-avro_encode.py), where they may be written, which files count
-(statements/files/export.py).
+avro_encode.py), where they may be written, which files count (statements/files/export.py).
 Always holds: a file is never written over another; its name has the export and the attempt, and an attempt that finds
 that the export is over removes what it wrote.
 
@@ -31,7 +30,6 @@ from tilth.query.snapshots.protocol import EXPORT_MARKER, ExportedFile, ExportTa
 from tilth.query.worker.avro_encode import write_avro
 from tilth.query.worker.orc_values import check_orc_values, orc_schema
 from tilth.storage import Folder, make_folder, new_whole_file, read_file, remove_files, stretches
-from tilth.storage.read.hadoop_spark import let_spark_reach
 from tilth.storage.store.protocol import NewFile
 from tilth.warehouse import run_tasks
 
@@ -49,7 +47,6 @@ EXTENSIONS = {
 def exported(frame: DataFrame, task: ExportTask) -> list[ExportedFile]:
     """Write the rows; return the files. Raises ConflictError (EXPORT_OVER) and the errors of the store."""
     schema = described(frame)
-    let_spark_reach(frame.sparkSession, task.folder.root)
     write = _Writer(task.folder, task.id, task.format, schema, has_header=task.has_header)
     rows = without_voids(frame).coalesce(task.tasks_max)
     return [file for files in run_tasks(rows, write, list[ExportedFile]) for file in files]

@@ -56,7 +56,7 @@ from tilth.storage import (
     parse_root,
 )
 
-#: Files of one COPY INTO.
+#: Maximum number of files of one COPY INTO.
 FILES_MAX = 10_000
 #: Maximum of SKIPPED_MAX: skipped rows are kept in the ledger.
 SKIPPED_LIMIT = 10_000
@@ -296,9 +296,7 @@ def _loaded(
         rows, skipped = copying.checked([each for each, _ in chosen.files])
         text = f"can be copied into {full_name(table)}: {rows} rows of {len(chosen.files)} files"
         return done(f"{text}{_skipped_note(skipped)}{chosen.notes}")
-    rows, skipped = copying.stored(chosen.files)
-    text = f"copied into {full_name(table)}: {rows} rows of {len(chosen.files)} files"
-    return done(f"{text}{_skipped_note(skipped)}{chosen.notes}", rows_written=rows)
+    return _stored(copying, chosen.files, notes=chosen.notes)
 
 
 def load_files(
@@ -312,9 +310,13 @@ def load_files(
     """Load files that were chosen, each with its record of an earlier load, in one commit. Raises as `copy_into`."""
     services.memory.check()
     options = copy_options(statement.options, statement.format)
-    rows, skipped = _CopyInto(services, call, statement, table, folder, options).stored(files)
-    text = f"copied into {full_name(table)}: {rows} rows of {len(files)} files"
-    return done(f"{text}{_skipped_note(skipped)}", rows_written=rows)
+    return _stored(_CopyInto(services, call, statement, table, folder, options), files)
+
+
+def _stored(copying: _CopyInto, files: Sequence[tuple[UserFile, LoadedFile | None]], *, notes: str = "") -> Outcome:
+    rows, skipped = copying.stored(files)
+    text = f"copied into {copying.table_name}: {rows} rows of {len(files)} files"
+    return done(f"{text}{_skipped_note(skipped)}{notes}", rows_written=rows)
 
 
 def _skipped_note(count: int) -> str:
@@ -367,7 +369,7 @@ def state_of_file(file: UserFile, before: LoadedFile | None, is_local: bool, for
 
 def record_of(file: UserFile, query_id: str, *, is_local: bool) -> LoadedFile:
     """Return a file's line of the ledger before its rows are known."""
-    # A copied back file of a local disk has another inode.
+    # A file of a local disk that was copied back has another inode.
     tag = "" if is_local else file.tag
     return LoadedFile(
         file=file.address, size=file.size, tag=tag, modified_ms=file.modified_ms, rows=0, query_id=query_id
@@ -393,6 +395,10 @@ class _CopyInto:
         self._folder = folder
         self._options = options
         self._tasks_max = tasks_max_of(services, call, warehouse_of_write(call, table))
+
+    @property
+    def table_name(self) -> str:
+        return full_name(self._table)
 
     def checked(self, files: Sequence[UserFile]) -> tuple[int, int]:
         """Read all rows and store none; return the number of rows, and of those that would be skipped."""

@@ -175,12 +175,10 @@ class PipeManager:
             ready = [each for each in self._hosted.values() if not each.is_polling and _is_on(each.switch)]
             ready.sort(key=lambda each: each.run.state.next_poll_ms)
             due = [each for each in ready if each.run.state.next_poll_ms <= now_ms][: max(0, free)]
-            for each in due:
-                each.is_polling = True
         for each in due:
             self._begin(each)
         if len(due) == max(0, free):
-            # The end of a poll wakes.
+            # The end of a poll wakes the thread.
             return FOLLOW_SECONDS
         with self._lock:
             later = [
@@ -210,10 +208,18 @@ class PipeManager:
                     hosted.is_polling = False
                 self._wake.set()
 
-        hosted.thread = self._start_poll(act, f"tilth-pipe-{hosted.run.pipe.name[:20]}")
+        with self._lock:
+            hosted.is_polling = True
+        try:
+            hosted.thread = self._start_poll(act, f"tilth-pipe-{hosted.run.pipe.name[:20]}")
+        except BaseException:
+            # The machine has no thread left: a later turn begins the poll.
+            with self._lock:
+                hosted.is_polling = False
+            raise
 
     def _follow(self) -> None:
-        """A run for each pipe whose table is there and is this server's, and none for others."""
+        """Keep a run for each pipe whose table is there and is hosted by this server, and none for others."""
         assert self._services is not None
         assert self._run_inside is not None
         found = [each for each in self._catalog.pipes.all() if self._hosts(each.table)]

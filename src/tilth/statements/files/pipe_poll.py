@@ -39,7 +39,15 @@ from tilth.query.results.answer import Answer, Outcome
 from tilth.query.settings import session_settings
 from tilth.query.snapshots.protocol import FileFormat
 from tilth.statements.errors import FileChangedError
-from tilth.statements.files.copy_into import CopyInto, copy_options, is_wanted, load_files, record_of, user_folder
+from tilth.statements.files.copy_into import (
+    CopyInto,
+    CopyOptions,
+    copy_options,
+    is_wanted,
+    load_files,
+    record_of,
+    user_folder,
+)
 from tilth.statements.files.pipe_choice import (
     LOAD_BYTES_MAX,
     LOAD_FILES_MAX,
@@ -109,6 +117,18 @@ def statement_of(pipe: Pipe, table: TableDef) -> CopyInto:
     )
 
 
+def checked_copy(services: Services, statement: CopyInto, table: TableDef) -> tuple[CopyOptions, UserFolder]:
+    """Return the options and the folder of a statement that a pipe repeats. Raises BadCopyOptionError,
+    BadSettingError, UnknownColumnError, InvalidInputError for a wrong pattern, and BadLocationError.
+    """
+    options = copy_options(statement.options, statement.format)
+    session_settings(dict(statement.settings))
+    target_columns(target_of(table), statement.columns)
+    if statement.pattern:
+        check_pattern(statement.pattern)
+    return options, user_folder(services, statement.address)
+
+
 def find_files(
     services: Services,
     pipe: Pipe,
@@ -122,13 +142,7 @@ def find_files(
 
     `remembered`: lines of the ledger that were read before.
     """
-    statement = statement_of(pipe, table)
-    options = copy_options(statement.options, statement.format)
-    session_settings(dict(pipe.settings))
-    target_columns(target_of(table), pipe.columns)
-    if pipe.pattern:
-        check_pattern(pipe.pattern)
-    folder = user_folder(services, pipe.address)
+    options, folder = checked_copy(services, statement_of(pipe, table), table)
 
     def listed() -> list[UserFile]:
         check_folder(folder)
@@ -170,7 +184,7 @@ class _Memory:
     loaded: dict[str, LoadedFile] = field(default_factory=dict)
     #: Failures of the pipe while a file was loaded alone.
     troubles: dict[str, int] = field(default_factory=dict)
-    #: Files of the next load.
+    #: Maximum number of files of the next load.
     files_max: int = LOAD_FILES_MAX
 
 
@@ -350,11 +364,9 @@ class PipeRun:
         memory, counts = self._memory, self.counts
         memory.files_max = min(LOAD_FILES_MAX, 2 * memory.files_max)
         self._services.catalog.pipes.clear(pipe, [each.address for each in batch if each.address in found.failed])
-        counts.loads, counts.files, counts.rows = (
-            counts.loads + 1,
-            counts.files + len(batch),
-            counts.rows + answer.rows_written,
-        )
+        counts.loads += 1
+        counts.files += len(batch)
+        counts.rows += answer.rows_written
         self._note(files_loaded=counts.files, rows_loaded=counts.rows, last_load_ms=self._clock.now_ms())
         return True
 

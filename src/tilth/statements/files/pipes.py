@@ -7,9 +7,8 @@ Always holds: a pipe belongs to its table, by its uuid: it follows a RENAME, is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import pyarrow as pa
 
@@ -37,24 +36,16 @@ from tilth.model.table import TableDef, full_name
 from tilth.query.results.answer import Outcome, done
 from tilth.query.settings import session_settings
 from tilth.statements.errors import BadCopyOptionError
-from tilth.statements.files.copy_into import (
-    CopyInto,
-    check_zone,
-    copy_options,
-    parse_copy_into,
-    user_folder,
-)
+from tilth.statements.files.copy_into import CopyInto, check_zone, parse_copy_into
 from tilth.statements.files.pipe_choice import FileVerdict
-from tilth.statements.files.pipe_poll import find_files, statement_of
-from tilth.statements.inserts.rows import target_columns, target_of
-from tilth.storage import check_pattern
+from tilth.statements.files.pipe_poll import checked_copy, find_files, statement_of
 
-#: Time between polls where CREATE PIPE says nothing.
+#: Time between polls where CREATE PIPE names none.
 EVERY_MS = 30_000
 _EVERY_SECONDS_MIN, _EVERY_SECONDS_MAX = 1, 86_400
-#: Pipes of one table: each lists its folder at each poll.
+#: Maximum number of pipes of one table: each lists its folder at each poll.
 PIPES_MAX = 64
-#: Rows of EXPLAIN PIPE.
+#: Maximum number of rows of EXPLAIN PIPE.
 _EXPLAINED_MAX = 10_000
 _NAME = "the name of a pipe"
 _FOREIGN = {
@@ -232,15 +223,11 @@ def create_pipe(services: Services, call: Call, statement: CreatePipe) -> Outcom
 
 def _check(services: Services, call: Call, table: TableDef, copy: CopyInto) -> None:
     """Raises what a poll of the pipe would."""
-    settings = session_settings(dict(copy.settings))
-    check_zone(replace(call, settings=settings), copy)
-    if copy_options(copy.options, copy.format).force:
+    options, _ = checked_copy(services, copy, table)
+    check_zone(replace(call, settings=session_settings(dict(copy.settings))), copy)
+    if options.force:
         hint = "leave FORCE out of the pipe; a COPY INTO with FORCE = true loads files again once"
         raise BadCopyOptionError("a pipe loads each file once", option="FORCE", value="true", hint=hint)
-    if copy.pattern:
-        check_pattern(copy.pattern)
-    target_columns(target_of(table), copy.columns)
-    user_folder(services, copy.address)
 
 
 def drop_pipe(services: Services, call: Call, statement: DropPipe) -> Outcome:
@@ -307,22 +294,20 @@ def explain_pipe(services: Services, call: Call, statement: ExplainPipe) -> Outc
     table = table_of(services, call, statement.name, what="EXPLAIN PIPE")
     pipe = _pipe_of(services, table, statement.pipe)
     found = find_files(services, pipe, table, seen={})
-
-    def reasons() -> Iterator[str | None]:
-        for file, verdict in found.files:
-            failed = found.failed.get(file.address)
-            yield failed.error if failed is not None and verdict is FileVerdict.FAILED else _REASONS.get(verdict)
-
-    rows = list(islice(zip(found.files, reasons(), strict=True), _EXPLAINED_MAX))
-    files = [file for (file, _), _ in rows]
+    rows = found.files[:_EXPLAINED_MAX]
+    files = [file for file, _ in rows]
+    reasons = [
+        found.failed[file.address].error if verdict is FileVerdict.FAILED else _REASONS.get(verdict)
+        for file, verdict in rows
+    ]
     return Outcome(
         table=pa.table(
             {
                 "file": pa.array([each.address for each in files], pa.string()),
                 "bytes": pa.array([each.size for each in files], pa.int64()),
                 "modified": pa.array([time_of_ms(each.modified_ms) for each in files], pa.timestamp("us", tz="UTC")),
-                "action": pa.array([verdict.value for (_, verdict), _ in rows], pa.string()),
-                "reason": pa.array([reason for _, reason in rows], pa.string()),
+                "action": pa.array([verdict.value for _, verdict in rows], pa.string()),
+                "reason": pa.array(reasons, pa.string()),
             }
         )
     )
@@ -353,7 +338,7 @@ def _not_found(services: Services, table: TableDef, name: str) -> NotFoundError:
 
 
 def _is_pipe(cursor: Cursor) -> bool:
-    """A table may be called so."""
+    """Return whether a name follows: a table may be called `pipe`."""
     return cursor.is_name(1)
 
 

@@ -20,7 +20,7 @@ from tilth.model.task import TaskKind
 from tilth.query.snapshots.protocol import InsertPayload
 from tilth.statements.inserts.commit import Writing
 
-#: Tasks that write rows, where nobody has set them: at least and at most.
+#: Minimum and maximum number of tasks that write rows, where nobody has set it.
 TASKS_MIN, TASKS_MAX = 32, 1024
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.catalog_world import World
+from tests.unit.catalog.offsets.test_loaded_files import Noting
 from tilth.catalog import TableNotFoundError
 from tilth.catalog.records.keys import Space, news_of, pack
 from tilth.model.pipe import FailedFile, Pipe
@@ -84,6 +85,19 @@ def test_many_files_fail_at_once(world: World) -> None:
     assert len(pipes.failed(pipe)) == 2_500
     pipes.clear(pipe, names)
     assert pipes.failed(pipe) == {}
+
+
+def test_failed_files_are_forgotten_without_a_request_for_each() -> None:
+    kv = Noting()
+    world = World(kv)
+    pipes, pipe = world.catalog.pipes, a_pipe(world)
+    pipes.create(pipe)
+    names = [f"/in/{number}" for number in range(5)]
+    pipes.fail(pipe, [a_file(name) for name in names])
+    kv.single.clear()
+    pipes.clear(pipe, [*names, "/in/none"])
+    assert pipes.failed(pipe) == {}
+    assert kv.single == [pack(Space.PIPE, world.t, "p")]
 
 
 def test_other_servers_hear_of_a_pipe(world: World) -> None:

@@ -335,6 +335,20 @@ def test_a_file_that_holds_up_the_pipe_comes_behind_the_others(world: PipeWorld)
     assert world.pipe("state, files_failed") == ("failed", 0)
 
 
+def test_a_poll_that_gets_no_thread_begins_later(world: PipeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(act: Callable[[], None], name: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    world.create()
+    world.put("a.json")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.pipes, "_start_poll", refuse)
+        with pytest.raises(RuntimeError):
+            world.poll()
+    world.poll()
+    assert world.loaded() == {"a.json": 1}
+
+
 def test_a_folder_that_vanishes_fails_until_it_is_there(world: PipeWorld) -> None:
     world.create()
     world.poll()

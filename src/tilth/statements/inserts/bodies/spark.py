@@ -58,7 +58,7 @@ from tilth.storage.read.spark import in_utc
 from tilth.warehouse import TaskContext, TaskResult, check_plan, parse_expression, run_tasks
 from tilth.warehouse.remote.errors import BadBodyError
 
-#: Bytes of a body for one task, where there are more ranges than cores.
+#: Bytes of a body for one task, where Spark runs fewer tasks than there are ranges.
 _TASK_BYTES = 64 * MIB
 #: Largest batches of a range, unpacked.
 _UNPACKED_BYTES_MAX = 1 * GIB
@@ -80,7 +80,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
 def write_body(context: TaskContext, task: BodyTask) -> TaskResult:
     """Run a BodyTask. Raises the error of the first row that cannot be stored, with its number in the body."""
     session = context.session
-    shares = _shares(task, cores=int(session.sparkContext.defaultParallelism))
+    shares = _shares(task, tasks_min=context.fit().tasks)
     reader = _Reader(task, shares)
     writer = _Writer(layout_of(task.target, task.root, quorum=task.quorum), task.txn)
     frame = session.range(0, len(shares), 1, len(shares))
@@ -100,10 +100,10 @@ def write_body(context: TaskContext, task: BodyTask) -> TaskResult:
     return TaskResult(payload=msgspec.msgpack.encode(InsertResult(parts=tuple(parts))), actual=cost)
 
 
-def _shares(task: BodyTask, *, cores: int) -> list[list[BodyRange]]:
-    """Share the ranges out to tasks, in their order and by size."""
+def _shares(task: BodyTask, *, tasks_min: int) -> list[list[BodyRange]]:
+    """Share the ranges out to tasks, in their order and by size. `tasks_min`: how many of them Spark runs now."""
     total = sum(each.size for each in task.ranges)
-    count = min(task.tasks_max, len(task.ranges), max(cores, -(-total // _TASK_BYTES)))
+    count = min(task.tasks_max, len(task.ranges), max(tasks_min, -(-total // _TASK_BYTES)))
     shares: list[list[BodyRange]] = [[] for _ in range(count)]
     passed = 0
     for each in task.ranges:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
+from itertools import takewhile
 
 from tilth.base.errors import InvalidInputError
 from tilth.storage.store.protocol import StoredFile
@@ -120,7 +121,11 @@ def check_pattern(pattern: str) -> None:
 
 def changed_files(folder: UserFolder, files: Sequence[UserFile]) -> list[UserFile]:
     """Return those of the files that are gone, or are not as they were when they were listed."""
-    now = {each.path: each for each in list_folder(folder)}
+    levels = zip(*(each.path.split("/")[:-1] for each in files), strict=False)
+    shared = "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels))
+    # The folder that these files share may have many fewer than the named one, which may also be the file itself.
+    listed = list_folder(UserFolder(folder.root, max(folder.path, shared, key=len)))
+    now = {each.path: each for each in listed}
     return [each for each in files if now.get(each.path) != each]
 
 

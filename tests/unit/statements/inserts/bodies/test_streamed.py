@@ -28,6 +28,7 @@ from tilth.query.snapshots.protocol import BodyTask, InsertPayload
 from tilth.statements.inserts.bodies import arrow_ranges, ranges, spark, streamed
 from tilth.statements.inserts.bodies.heads import route_head
 from tilth.storage import data_folder, list_files, local_root, read_source, sources_of
+from tilth.warehouse import Parallelism
 
 ROWS = 5000
 
@@ -47,10 +48,13 @@ class InProcess:
         assert isinstance(task, BodyTask)
         self.tasks.append(task)
         self.files.append([each.path for each in list_files(task.folder)])
-        session = SimpleNamespace(
-            sparkContext=SimpleNamespace(defaultParallelism=3), range=lambda first, last, step, count: count
+        session = SimpleNamespace(range=lambda first, last, step, count: count)
+        context: Any = SimpleNamespace(
+            spec=spec,
+            session=session,
+            raise_if_cancelled=lambda: None,
+            fit=lambda: Parallelism(tasks=3, cores=3, reason=""),
         )
-        context: Any = SimpleNamespace(spec=spec, session=session, raise_if_cancelled=lambda: None)
         try:
             return spark.write_body(context, task).payload
         finally:

@@ -135,6 +135,23 @@ def test_files_that_changed_are_found(tmp_path: Path) -> None:
     assert [each.path for each in changed_files(folder, files)][:2] == ["a", "b"]
 
 
+def test_changes_are_found_without_a_listing_of_other_folders(tmp_path: Path) -> None:
+    for name in ("day=1/a", "day=1/h=1/b", "day=2/a"):
+        put(tmp_path, name)
+    folder = find_folder(str(tmp_path), [local_root(tmp_path)], [])
+    first, second, other = list_folder(folder)
+    put(tmp_path, os.fsdecode(b"day=3/a\xff.json"))
+    assert changed_files(folder, [first]) == changed_files(folder, [second, first]) == []
+    with pytest.raises(BadLocationError):
+        changed_files(folder, [first, other])
+    put(tmp_path, "day=1/a", b"longer")
+    (tmp_path / "day=1/h=1/b").unlink()
+    assert changed_files(folder, [second, first]) == [second, first]
+    assert (changed_files(folder, [first]), changed_files(folder, [second])) == ([first], [second])
+    named = find_folder(str(tmp_path / "day=2/a"), [local_root(tmp_path)], [])
+    assert changed_files(named, list_folder(named)) == []
+
+
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [
