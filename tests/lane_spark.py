@@ -30,7 +30,7 @@ def session_of(settings: WarehouseSettings, folder: Path) -> WorkerSession:
 
 
 class LaneSpark:
-    """The Spark of a lane, which starts again after it was ended for a test."""
+    """The Spark of a process, which starts again after it was ended for a test."""
 
     def __init__(self, folder: Path) -> None:
         self._session = session_of(settings_of(), folder)

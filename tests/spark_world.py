@@ -59,7 +59,7 @@ class SparkWorld:
         self.engine.start()
 
     def checks(self) -> TaskChecks:
-        """Return what reads files that are said to be damaged."""
+        """Return the checks of files that are reported as damaged."""
         return TaskChecks(self.catalog, self.dispatcher)
 
     def stop(self) -> None:

@@ -396,7 +396,7 @@ def _summary(console: Console, outcome: Outcome) -> None:
 
 
 def _stay(console: Console, node: NodeProcess) -> None:
-    """Let who sits at a terminal look around; scripts go on."""
+    """Keep the node until somebody at a terminal presses Enter; a script does not wait."""
     if sys.stdin.isatty() and console.is_terminal:
         console.print(f"the node goes on: {node.url}/ in a browser, and SQL by", style="bold")
         console.print(f"    .venv/bin/tilth sql --url {node.url} --database demo", highlight=False)

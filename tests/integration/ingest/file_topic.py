@@ -1,4 +1,4 @@
-"""A topic of files, which Spark's tasks read in place of a broker's and which counts who fetched what.
+"""A topic of files, which Spark's tasks read instead of a broker's; it counts fetches.
 
 Always holds: it imports no more than the process from which Python workers are forked; they import this module.
 """
@@ -52,7 +52,7 @@ class FileTopic:
     name: str = "topic"
 
     def put(self, partitions: Sequence[Sequence[bytes | None]]) -> None:
-        """All messages, by partition; an empty text in place of a message is a hole."""
+        """Write all messages, by partition; an empty text instead of a message is a hole."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for number, values in enumerate(partitions):
             messages = [FileMessage(offset, value) for offset, value in enumerate(values)]
@@ -72,7 +72,7 @@ class FileTopic:
                 yield Fetched(topic=self.name, partition=each.partition, messages=messages[start : start + BATCH])
 
     def fetched(self) -> Counter[tuple[int, int]]:
-        """How often each offset of each partition was asked for."""
+        """Count the fetches of each offset of each partition."""
         counts: Counter[tuple[int, int]] = Counter()
         for line in (self.folder / "fetches").read_text().splitlines():
             partition, start, end = map(int, line.split())

@@ -1,7 +1,7 @@
 """Changes that come while parts are merged are rebased by tasks of a real Spark, over real files.
 
-The commit of a merge is watched: before it is asked for, rows of the sources are deleted and get new values. A model
-has the same rows. Costs about 10 s: a dozen small jobs.
+Before the commit of a merge, rows of its sources are deleted and get new values. A model has the same rows.
+Costs about 10 s: a dozen small jobs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Changed(Node):
         txn.commit([AddDelta(table=self.table.uuid, written=written, seen=seen)])
 
     def found(self) -> dict[int, str]:
-        """What a reader sees, by key."""
+        """Return the rows that a reader sees, by key."""
         snapshot = self.catalog.parts.snapshot(self.table.uuid)
         changes, found = by_file(snapshot.deltas), list[tuple[int, str]]()
         for part in snapshot.parts:

@@ -6,7 +6,6 @@ One session for all tests, which take about half a second each.
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,12 +15,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from tests.avro_files import avro_file, avro_file_of_values, flat
 from tests.bucket_roots import gcs_root
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
@@ -205,24 +204,12 @@ AVRO = {
 }
 
 
-def avro(schema: dict[str, Any], rows: Sequence[object], **options: Any) -> bytes:
-    """A file of Avro as another library writes it."""
-    file = io.BytesIO()
-    fastavro.writer(file, schema, rows, **options)
-    return file.getvalue()
-
-
-def flat(**types: object) -> dict[str, Any]:
-    fields = [{"name": name, "type": kind} for name, kind in types.items()]
-    return {"type": "record", "name": "Row", "fields": fields}
-
-
 def test_avro_has_its_values(world: SparkWorld, folder: Folder) -> None:
     made(world, TYPES)
     rows: list[dict[str, Any]] = [dict(each) for each in VALUES]
     for each in rows:
         each["x"] = dict(each["x"])
-    folder.put("a.avro", avro(AVRO, rows, codec="deflate"))
+    folder.put("a.avro", avro_file(AVRO, rows, codec="deflate"))
     assert folder.copy("c", "AVRO", "VALIDATE ONLY") == "can be copied into shop.c: 2 rows of 1 files"
     assert folder.copy("c", "AVRO") == "copied into shop.c: 2 rows of 1 files"
     first, second = world.run("SELECT * FROM c ORDER BY a").table.to_pylist()
@@ -235,12 +222,12 @@ def test_avro_has_its_values(world: SparkWorld, folder: Folder) -> None:
 
 def test_avro_files_of_one_statement_have_different_columns(world: SparkWorld, folder: Folder) -> None:
     made(world, "a Int64, s String DEFAULT 'none', u Tuple(member0 Int32, member1 String), n DateTime64(6)")
-    folder.put("1.avro", avro(flat(A="int"), [{"A": 1}]))
+    folder.put("1.avro", avro_file(flat(A="int"), [{"A": 1}]))
     union = ["int", "string", "null"]
-    folder.put("2.avro", avro(flat(u=union, a="long", s="null"), [{"a": 2, "u": "x"}, {"a": 3, "u": 7}]))
+    folder.put("2.avro", avro_file(flat(u=union, a="long", s="null"), [{"a": 2, "u": "x"}, {"a": 3, "u": 7}]))
     time = {"type": "long", "logicalType": "timestamp-millis"}
-    folder.put("3.avro", avro(flat(n=time, a="long"), [{"a": 4, "n": -1}]))
-    folder.put("none.avro", avro(flat(a="long"), []))
+    folder.put("3.avro", avro_file(flat(n=time, a="long"), [{"a": 4, "n": -1}]))
+    folder.put("none.avro", avro_file(flat(a="long"), []))
     assert "4 rows of 4 files" in folder.copy("c", "AVRO")
     assert world.rows("SELECT a, s, u.member0, u.member1, unix_micros(n) FROM c ORDER BY a") == [
         (1, "none", None, None, None),
@@ -275,14 +262,14 @@ def test_avro_of_java_is_read_in_each_codec(world: SparkWorld, folder: Folder) -
 
 def test_bad_avro_refuses_all(world: SparkWorld, folder: Folder) -> None:
     made(world, "a Int32 NOT NULL, s String, m Decimal(4, 1)")
-    good = avro(flat(a="long"), [{"a": number} for number in range(100)], sync_interval=20)
+    good = avro_file(flat(a="long"), [{"a": number} for number in range(100)], sync_interval=20)
     cases = [
-        (avro(flat(a="long", z="int"), [{"a": 1, "z": 1}]), "UNKNOWN_COLUMN"),
-        (avro(flat(a="long", A="int"), [{"a": 1, "A": 1}]), "FILE_UNREADABLE"),
-        (avro(flat(a="string"), [{"a": "1"}]), "BAD_VALUE"),
-        (avro(flat(a="long"), [{"a": 1 << 31}]), "BAD_FILE_ROW"),
-        (avro(flat(a=["null", "int"]), [{"a": None}]), "BAD_FILE_ROW"),
-        (avro(flat(a="int", s="string"), [{"a": 1, "s": "x"}]).replace(b"x", b"\xff"), "BAD_FILE_ROW"),
+        (avro_file(flat(a="long", z="int"), [{"a": 1, "z": 1}]), "UNKNOWN_COLUMN"),
+        (avro_file(flat(a="long", A="int"), [{"a": 1, "A": 1}]), "FILE_UNREADABLE"),
+        (avro_file(flat(a="string"), [{"a": "1"}]), "BAD_VALUE"),
+        (avro_file(flat(a="long"), [{"a": 1 << 31}]), "BAD_FILE_ROW"),
+        (avro_file(flat(a=["null", "int"]), [{"a": None}]), "BAD_FILE_ROW"),
+        (avro_file(flat(a="int", s="string"), [{"a": 1, "s": "x"}]).replace(b"x", b"\xff"), "BAD_FILE_ROW"),
         (good[:-20], "FILE_UNREADABLE"),
         (good[:-30] + b"\0" * 30, "FILE_UNREADABLE"),
         (good[:20], "FILE_UNREADABLE"),
@@ -308,15 +295,7 @@ def test_rows_of_avro_are_skipped(world: SparkWorld, folder: Folder) -> None:
         {"a": 1 << 40, "m": b"\1"},
         {"a": 4, "m": b"\xff", "_op": "upsert"},
     ]
-    file, data = io.BytesIO(), io.BytesIO()
-    fastavro.schemaless_writer(file, {"type": "map", "values": "bytes"}, {"avro.schema": json.dumps(schema).encode()})
-    for row in rows:
-        fastavro.schemaless_writer(data, raw, row)
-    marker = bytes(16)
-    file.write(marker)
-    fastavro.schemaless_writer(file, "long", len(rows))
-    fastavro.schemaless_writer(file, "bytes", data.getvalue())
-    path = folder.put("a.avro", b"Obj\x01" + file.getvalue() + marker)
+    path = folder.put("a.avro", avro_file_of_values(schema, raw, rows))
     error = folder.refused("c", "AVRO")
     assert error.facts.get("line") == "2", error
     assert (error.code, error.facts["file"]) == ("BAD_FILE_ROW", str(path))

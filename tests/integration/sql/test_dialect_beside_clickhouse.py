@@ -32,8 +32,8 @@ def clickhouse() -> Iterator[ClickHouse]:
 
 
 def _uncompiled(spark: WorkerSession) -> SparkSession:
-    """Compiling expressions of this length takes ten times as long as computing them for a handful of rows. The
-    oracle's command compares what is compiled.
+    """Return a session that interprets expressions: to compile long ones takes ten times as long as to compute them
+    for a handful of rows. The oracle's command compares compiled expressions.
     """
     session = spark.session.newSession()
     session.conf.set("spark.sql.codegen.wholeStage", "false")

@@ -151,7 +151,7 @@ class ChangeFeeds:
     def _first(self, table: TableDef, version: int) -> list[PartChange]:
         """Return the whole table as of a version as its first changes."""
         now = self._catalog.parts.version(table.uuid)
-        # A snapshot of the newest version may have one that comes meanwhile.
+        # Without a time, the snapshot may have a version that was committed after `now`.
         at = now.last_commit_ts if version == now.counter else self._known_since(table, version) - 1
         snapshot = self._catalog.parts.snapshot(table.uuid, at=at)
         self._check_not_undone(table, NOTHING_READ, version, since_ts=at, end_ts=at)

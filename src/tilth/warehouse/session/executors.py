@@ -27,7 +27,7 @@ def read_executors(context: Any) -> Executors:
 
 
 def tasks_of_jobs(context: Any) -> int:
-    """Count the running tasks of jobs that have not ended: a call of the JVM for each job, and a few more."""
+    """Count the running tasks of jobs that have not ended: three calls of the JVM for each job, and a few more."""
     spark = context._jsc.sc()
     store, jobs = spark.statusStore(), spark.statusTracker().getActiveJobIds()
     return sum(store.job(jobs[index]).numActiveTasks() for index in range(len(jobs)))

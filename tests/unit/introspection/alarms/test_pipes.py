@@ -36,7 +36,7 @@ def pipe(state: ServiceState = ServiceState.IDLE, **more: object) -> PipeState:
 
 
 def sentences(world: AlarmWorld, name: str, *states: PipeState) -> list[str]:
-    """What the alarm says of these pipes."""
+    """Return the sentences of the alarm about these pipes."""
     world.change(pipes=FakePipes(states))
     found = world.found(name)
     assert {(each.database, each.table, each.subject) for each in found} <= {("shop", "orders", "p")}

@@ -277,7 +277,7 @@ def test_a_check_that_nobody_could_make_changes_nothing(files: Files) -> None:
     (files.folder / "a").write_bytes(b"x" * 10)
     assert files.report(part)
     files.book = DamageBook(files.clock, files.catalog, files.root, NobodyReads())
-    # It is as it was written again, and the other one is not; nobody has seen that.
+    # The first file is restored and the second one is damaged; no check has read them.
     (files.folder / "a").write_bytes(b"a".ljust(10))
     (files.folder / "b").write_bytes(b"x" * 10)
     files.book.recheck_now()

@@ -1,6 +1,6 @@
 """Rebases as tasks: the names of their files, what is sent, tasks that are lost or cancelled.
 
-As in test_attempt.py, rows of the parts are deleted before the commit is asked for.
+As in test_attempt.py, rows of the parts are deleted before the commit.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_a_task_that_is_lost_is_sent_again_under_other_names(
     found = read_file_name(name)
     assert found is not None
     assert found.task == firsts[-1]
-    # The lost ones may be writing yet: what they leave is removed later, and looked for again.
+    # The lost ones may still write: their files are removed later, and searched for a second time.
     [note] = world.catalog.transactions.leftover_notes()
     assert (note.may_write_on, name in note.keep) == (True, True)
     assert note.txn.outputs[0].tasks == firsts[-1] + 1
@@ -234,7 +234,7 @@ def test_a_commit_that_is_repeated_waits_for_no_task(world: MaintenanceWorld, mo
 
 
 def test_parts_that_were_merged_before_it_commits(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another server that has taken the table over meanwhile."""
+    """Another server takes the table over before the commit."""
     parts = filled(world)
     Watched(world, monkeypatch, erasing(world, (parts[0], 1)))
 

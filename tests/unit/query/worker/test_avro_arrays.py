@@ -6,7 +6,6 @@ import io
 import json
 import math
 import uuid
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -16,6 +15,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tests.avro_files import avro_file, avro_file_of_values, flat
 from tilth.base.rand import new_rng
 from tilth.query.errors import UnreadableFileError
 from tilth.query.language.avro_types import read_avro_schema
@@ -26,32 +26,8 @@ from tilth.query.worker.avro_blocks import read_blocks, read_header
 Row = dict[str, Any]
 
 
-def flat(**types: object) -> dict[str, Any]:
-    fields = [{"name": name, "type": kind} for name, kind in types.items()]
-    return {"type": "record", "name": "Row", "fields": fields}
-
-
 def logical(kind: str, logical_type: str, **facts: object) -> dict[str, object]:
     return {"type": kind, "logicalType": logical_type, **facts}
-
-
-def written(schema: dict[str, Any], rows: Sequence[Row], **options: Any) -> bytes:
-    file = io.BytesIO()
-    fastavro.writer(file, schema, rows, **options)
-    return file.getvalue()
-
-
-def raw(schema: dict[str, object], stored: dict[str, object], rows: Sequence[Row]) -> bytes:
-    """A file whose values are those of another schema."""
-    file, data = io.BytesIO(), io.BytesIO()
-    for row in rows:
-        fastavro.schemaless_writer(data, stored, row)
-    fastavro.schemaless_writer(file, {"type": "map", "values": "bytes"}, {"avro.schema": json.dumps(schema).encode()})
-    begin = b"Obj\x01" + file.getvalue() + bytes(16)
-    file = io.BytesIO()
-    fastavro.schemaless_writer(file, "long", len(rows))
-    fastavro.schemaless_writer(file, "bytes", data.getvalue())
-    return begin + file.getvalue() + bytes(16)
 
 
 def table_of(file: bytes) -> tuple[pa.Table, dict[int, str]]:
@@ -112,7 +88,7 @@ def test_values_keep_their_meaning() -> None:
         "x": {"": None, "ü": ["x", "y"]},
     }
     second = {**first, "f": -0.0, "h": None, "m": small, "u": "text", "l": [], "x": {}}
-    found = rows_of(written(schema, [first, second, {**second, "u": None}, {**second, "u": 7}]))
+    found = rows_of(avro_file(schema, [first, second, {**second, "u": None}, {**second, "u": 7}]))
     members = {"member0": None, "member1": None, "member2": None}
     expected = {**first, "i": str(key), "u": {**members, "member2": {"e": "y", "n": 5}}, "x": list(first["x"].items())}
     assert found[0] == expected
@@ -140,7 +116,7 @@ def test_a_value_that_does_not_fit_touches_its_row_alone(
     rows = [{"a": {"v": value}} for value in (good, bad, good)]
     inner = {"type": "record", "name": "I", "fields": [{"name": "v", "type": kind}]}
     other = {"type": "record", "name": "I", "fields": [{"name": "v", "type": stored}]}
-    table, problems = table_of(raw(flat(a=inner), flat(a=other), rows))
+    table, problems = table_of(avro_file_of_values(flat(a=inner), flat(a=other), rows))
     assert list(problems) == [1]
     assert problems[1].startswith("column `a.v")
     assert why in problems[1]
@@ -151,11 +127,13 @@ def test_nulls_fit_every_type() -> None:
     types = ["int", logical("long", "timestamp-nanos"), PAIR, {"type": "map", "values": "int"}, ENUM["name"]]
     names = "abcde"
     schema = flat(**{name: ["null", kind] for name, kind in zip(names, types, strict=True)})
-    assert rows_of(written(schema, [dict.fromkeys(names)] * 3)) == [dict.fromkeys(names)] * 3
+    assert rows_of(avro_file(schema, [dict.fromkeys(names)] * 3)) == [dict.fromkeys(names)] * 3
 
 
 def test_rows_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = written(flat(a="long", s="string"), [{"a": each, "s": "x" * 20} for each in range(1000)], sync_interval=4000)
+    file = avro_file(
+        flat(a="long", s="string"), [{"a": each, "s": "x" * 20} for each in range(1000)], sync_interval=4000
+    )
     source = io.BytesIO(file)
     header = read_header(source)
     record = read_avro_schema(header.schema)
@@ -209,7 +187,7 @@ def fastavro_long(value: int) -> bytes:
     ],
 )
 def test_bytes_that_are_no_records_are_refused(kind: object, stored: object, value: object) -> None:
-    file = raw(flat(a=kind), flat(a="long" if stored == "int" else stored), [{"a": value}])
+    file = avro_file_of_values(flat(a=kind), flat(a="long" if stored == "int" else stored), [{"a": value}])
     with pytest.raises(UnreadableFileError):
         table_of(file)
 
@@ -219,7 +197,7 @@ def test_damaged_records_are_an_error_or_other_values() -> None:
         a="long", s=["null", "string"], p=PAIR, l={"type": "array", "items": "P"}, x={"type": "map", "values": "E"}
     )
     pair = {"e": "x", "n": 3}
-    good = written(
+    good = avro_file(
         schema, [{"a": each, "s": "text", "p": pair, "l": [pair] * 3, "x": {"k": "y"}} for each in range(20)]
     )
     rand = new_rng(3)

@@ -1,4 +1,4 @@
-"""What a pipe does with each file: by values."""
+"""Verdicts of a pipe about each file, batches of a load, errors and waits; from values alone."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class PipeWorld(CopyWorld):
                 raise self.bad[path](f"{self.files}/{path}")
 
     def put(self, name: str, size: int = 1, *, age: float = 60.0) -> Path:
-        """Put a file that has changed so many seconds ago."""
+        """Put a file that changed `age` seconds ago."""
         path = super().put(name, size)
         changed = self.clock.now_ms() / 1000 - age
         os.utime(path, (changed, changed))
@@ -455,7 +455,7 @@ def test_a_switch_and_a_failed_file_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_two_servers_load_no_file_twice(tmp_path: Path) -> None:
-    """Both take themselves for the host, as for a moment when a table moves."""
+    """Each of two servers is the host for itself, as for a moment when a table moves."""
     first = PipeWorld(tmp_path)
     second = PipeWorld(tmp_path, kv=first.kv)
     first.create()
