@@ -19,20 +19,14 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.table import Table
 
+from bench.event_files import COLUMNS, ROW_BYTES, make_event_files, rows_of
 from bench.report import more, print_report
 from bench.rivals import Kit, add_kit_arguments, kit_of
 from tools.node_process import NodeProcess
 
 CORES = 2
-FILES = 8
-#: Bytes of a row of each format, about; for the number of rows.
-ROW_BYTES = {"PARQUET": 40, "JSON": 130}
-COLUMNS = "user_id BIGINT, ts TIMESTAMP, page STRING, amount DOUBLE, event_id BIGINT"
 _SECONDS_MAX = 900
 _DELTA = """
 import json, sys, time
@@ -53,33 +47,6 @@ for number in range(passes):
     rows.append(spark.read.format("delta").load(target).count())
 print(json.dumps({"seconds": seconds, "rows": rows}))
 """
-
-
-def make_files(folder: Path, form: str, rows: int) -> None:
-    """Write files of narrow events with so many rows."""
-    folder.mkdir(parents=True)
-    random = np.random.default_rng(7)
-    for number in range(FILES):
-        count = rows // FILES
-        first = number * count
-        users = random.integers(0, 1_000_000, count)
-        table = pa.table(
-            {
-                "user_id": users,
-                "ts": pa.array(
-                    1_700_000_000_000_000 + np.arange(first, first + count) * 1000, pa.timestamp("us", "UTC")
-                ),
-                "page": pa.array(np.char.add("/page/", (users % 5000).astype(str))),
-                "amount": random.random(count).round(4),
-                "event_id": np.arange(first, first + count),
-            }
-        )
-        if form == "PARQUET":
-            pq.write_table(table, folder / f"{number}.parquet", compression="zstd")
-            continue
-        with (folder / f"{number}.json").open("w") as file:
-            for batch in table.to_batches(10_000):
-                file.writelines(json.dumps({**row, "ts": row["ts"].isoformat()}) + "\n" for row in batch.to_pylist())
 
 
 def copy_passes(node: NodeProcess, source: Path, form: str, passes: int) -> tuple[list[float], list[int]]:
@@ -110,9 +77,9 @@ def measure(kit: Kit | None, scratch: Path, *, gib: float, passes: int) -> dict[
     """
     found: dict[str, tuple[float, float]] = {}
     sources = {form: scratch / form.lower() for form in ROW_BYTES}
-    rows = {form: int(gib * (1 << 30)) // size // FILES * FILES for form, size in ROW_BYTES.items()}
+    rows = {form: rows_of(gib, form) for form in ROW_BYTES}
     for form, source in sources.items():
-        make_files(source, form, rows[form])
+        make_event_files(source, form, rows[form])
     for form, source in sources.items():
         node = NodeProcess(scratch / f"node-{form.lower()}", settings={"storage.file-locations": str(scratch)})
         node.start()

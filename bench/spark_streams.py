@@ -1,10 +1,11 @@
-"""A stream into a table whose driver and Python workers are killed in the middle of commits: rows beside a model.
+"""A stream into a table whose driver, executors and Python workers are killed in the middle of commits: rows beside a
+model.
 
     python -m bench.spark_streams [--kills 20] [--files 200] [--rows 200]
 
 Each blow kills a driver with all its processes while a write of it is open, and the next driver goes on from its
-checkpoint. Before every second one the Python workers of the driver are killed, so that tasks fail and are tried again.
-The model is each row of each file, once.
+checkpoint. Before every second one, an executor of the driver or all its Python workers are killed in turns, so that
+tasks fail and are tried again. The model is each row of each file, once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,10 @@ _POLL_SECONDS = 0.01
 _DRIVER_SECONDS_MAX = 120.0
 #: A blow falls at most so long after a write was seen to be open: before, during and after its commit.
 _AFTER_SECONDS_MAX = 0.6
-#: Time for a driver to have Python workers.
-_WORKERS_SECONDS_MAX = 5.0
+#: Time for a driver to have what is killed.
+_VICTIMS_SECONDS_MAX = 5.0
+#: All that are there.
+_ALL = 1000
 _NEWEST = "SELECT coalesce(max(id), 0) FROM system.transactions WHERE state = 'running' AND actor LIKE '%of Spark%'"
 
 
@@ -48,6 +51,7 @@ class StreamLoss:
     lost: int
     twice: int
     drivers_killed: int
+    executors_killed: int
     workers_killed: int
     seconds: float
 
@@ -63,12 +67,15 @@ def stream_loop(folder: Path, *, kills: int, files: int, rows: int, seed: int) -
     began = time.monotonic()
     with _node(folder) as node:
         node.connection.sql(f"CREATE TABLE {TABLE} (a BIGINT NOT NULL, b STRING) ENGINE = MergeTree ORDER BY a")
-        drivers = workers = newest = 0
+        drivers = executors = workers = newest = 0
         for blow in range(kills):
             process = _driver(folder, node)
             newest = _wait_open(node, process, after=newest)
-            if blow % 2 and _kill_workers(process):
+            if blow % 4 == 1 and _kill_some(process, _is_worker, count=_ALL):
                 workers += 1
+                newest = _wait_open(node, process, after=newest)
+            if blow % 4 == 3 and _kill_some(process, _is_executor, count=1):
+                executors += 1
                 newest = _wait_open(node, process, after=newest)
             time.sleep(rng.uniform(0.0, _AFTER_SECONDS_MAX))
             # One that has written all has ended by itself.
@@ -84,6 +91,7 @@ def stream_loop(folder: Path, *, kills: int, files: int, rows: int, seed: int) -
         lost=sent - distinct,
         twice=count - distinct,
         drivers_killed=drivers,
+        executors_killed=executors,
         workers_killed=workers,
         seconds=time.monotonic() - began,
     )
@@ -124,28 +132,35 @@ def _wait_open(node: NodeProcess, process: subprocess.Popen[bytes], *, after: in
     return after
 
 
-def _kill_workers(process: subprocess.Popen[bytes]) -> bool:
-    """Kill the Python workers of a driver as soon as there are some, not the process that forks them; `False`: there
-    were none in time.
-    """
-    deadline = time.monotonic() + _WORKERS_SECONDS_MAX
+def _kill_some(process: subprocess.Popen[bytes], is_victim: Callable[[psutil.Process], bool], *, count: int) -> bool:
+    """Kill processes of a driver as soon as there are some; `False`: there were none in time."""
+    deadline = time.monotonic() + _VICTIMS_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
-        if _killed_workers(process):
+        if _killed(process, is_victim, count):
             return True
         time.sleep(_POLL_SECONDS)
     return False
 
 
-def _killed_workers(process: subprocess.Popen[bytes]) -> bool:
-    killed = False
+def _killed(process: subprocess.Popen[bytes], is_victim: Callable[[psutil.Process], bool], count: int) -> bool:
+    killed = 0
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                parent = child.parent()
-                if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()):
+                if killed < count and is_victim(child):
                     child.kill()
-                    killed = True
-    return killed
+                    killed += 1
+    return killed > 0
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    """Return whether it runs Python code of tasks: not the process that forks these."""
+    parent = process.parent()
+    return parent is not None and "pyspark.daemon" in " ".join(parent.cmdline())
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    return "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -159,6 +174,7 @@ def figures_of(loss: StreamLoss) -> list[Figure]:
         less("stream_lost", loss.lost, "rows", 0),
         less("stream_twice", loss.twice, "rows", 0),
         more("stream_drivers_killed", loss.drivers_killed, "drivers"),
+        more("stream_executors_killed", loss.executors_killed, "executors"),
         more("stream_workers_killed", loss.workers_killed, "times"),
     ]
 

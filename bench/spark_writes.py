@@ -20,23 +20,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from rich.table import Table
 
 import tilth
+from bench.event_files import COLUMNS, make_event_files, rows_of
 from bench.own_spark import own_spark
 from bench.report import Figure, more, print_report
 from bench.rivals import Kit, add_kit_arguments, kit_of
 from tools.node_process import NodeProcess
 
 CORES = 2
-FILES = 8
-#: Bytes of a row in the files, about; for the number of rows.
-ROW_BYTES = 40
-COLUMNS = "user_id BIGINT, ts TIMESTAMP, page STRING, amount DOUBLE, event_id BIGINT"
 RIVALS = ("delta", "iceberg")
 _SECONDS_MAX = 900
 _APPEND = """
@@ -64,26 +58,6 @@ for kind in (Kind.DELTA, Kind.ICEBERG):
     found[str(kind)] = {"seconds": seconds, "rows": table.read(spark).count()}
 print(json.dumps(found))
 """
-
-
-def make_source(folder: Path, rows: int) -> None:
-    """Write Parquet files of narrow events with so many rows."""
-    folder.mkdir(parents=True)
-    random = np.random.default_rng(7)
-    count = rows // FILES
-    for number in range(FILES):
-        users = random.integers(0, 1_000_000, count)
-        times = 1_700_000_000_000_000 + np.arange(number * count, (number + 1) * count) * 1000
-        table = pa.table(
-            {
-                "user_id": users,
-                "ts": pa.array(times, pa.timestamp("us", "UTC")),
-                "page": pa.array(np.char.add("/page/", (users % 5000).astype(str))),
-                "amount": random.random(count).round(4),
-                "event_id": np.arange(number * count, (number + 1) * count),
-            }
-        )
-        pq.write_table(table, folder / f"{number}.parquet", compression="zstd")
 
 
 def own_appends(scratch: Path, source: Path, *, rows: int, passes: int) -> dict[str, list[float]]:
@@ -141,11 +115,11 @@ def main() -> None:
     parser.add_argument("--no-rivals", action="store_true", help="leave Delta and Iceberg out")
     arguments = parser.parse_args()
     kit = None if arguments.no_rivals else kit_of(arguments)
-    rows = int(arguments.gib * (1 << 30)) // ROW_BYTES // FILES * FILES
+    rows = rows_of(arguments.gib, "PARQUET")
     scratch = Path(tempfile.mkdtemp(prefix="tilth-writes-", dir=None if kit is None else kit.work))
     try:
         source = scratch / "source"
-        make_source(source, rows)
+        make_event_files(source, "PARQUET", rows)
         seconds = own_appends(scratch, source, rows=rows, passes=arguments.passes + 1)
         if kit is not None:
             seconds |= rival_appends(kit, source, rows=rows, passes=arguments.passes + 1)

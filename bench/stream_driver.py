@@ -2,8 +2,8 @@
 
     python -m bench.stream_driver URL TABLE SOURCE CHECKPOINT SCRATCH
 
-Each file of the source is a batch; it ends when all files that are there have been written. A failed task is tried
-again.
+Each file of the source is a batch; it ends when all files that are there have been written. Executors are processes of
+their own, and a failed task is tried again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from pyspark.sql import SparkSession
 
 import tilth
 
-#: Tasks at a time, and attempts of each.
-_MASTER = "local[2,4]"
+#: Executors, cores of each, and MiB that each may have.
+_MASTER = "local-cluster[2,1,768]"
 
 
 def main() -> None:
     url, table, source, checkpoint, scratch = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "768m",
+        "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(Path(scratch) / "spark"),
