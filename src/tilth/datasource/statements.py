@@ -1,8 +1,9 @@
 """`tilth.sql`: a statement of a user's own Spark in which tables of Tilth are read by the native scan.
 
-Covers: which names mean tables of Tilth, one time for all of them, the statement with views instead. Does not cover:
-the scan (storage/read/spark.py). Always holds: names are found by Spark's own parser; what is not a table of Tilth
-reaches Spark as it was written; no view stays in the session; a statement that fails holds no snapshot.
+Covers: which names mean tables of Tilth, one time for all of them, parts that the statement does not need, the
+statement with views instead. Does not cover: the scan (storage/read/spark.py). Always holds: names are found by Spark's
+own parser; what is not a table of Tilth reaches Spark as it was written; no view stays in the session; a statement that
+fails holds no snapshot; a part is left out only if no later run of the frame can need it.
 
 A name means a table of Tilth if it is `tilth.database.table`, or if the session knows no table or view of that name
 and the server does. A name of two parts that both know is refused: nobody should read an old table by mistake. A name
@@ -16,9 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from tilth.base.errors import ErrorKind, InvalidInputError, TilthError
+from tilth.base.logs import Log
 from tilth.datasource.attach import attachment_of
 from tilth.datasource.attachment import Attachment, HeldLease
 from tilth.datasource.batch import release
@@ -27,14 +31,18 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import full_name
 from tilth.model.types import quoted
 from tilth.query.snapshots.protocol import AsOf, AsOfTime, AsOfVersion, Resolved
+from tilth.query.snapshots.prune import keeper
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tilth.query.worker.relations import Relations
+    from tilth.query.worker.shadow import Needs
 
 #: First part of a name that always means a table of Tilth.
 CATALOG = "tilth"
+
+_log = Log("datasource")
 
 Pinned = tuple[Snapshot, ReaderLease, str]
 
@@ -88,7 +96,7 @@ def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: floa
 def _with_views(spark: SparkSession, found: Relations, tables: Sequence[Pinned | None]) -> DataFrame:
     """Run the statement with views of the snapshots; `tables`: by relation, None where it is the session's own."""
     from tilth.query.worker.relations import edits_of, names_of, rewrite
-    from tilth.query.worker.shadow import view_names
+    from tilth.query.worker.shadow import create_views, view_names
     from tilth.storage import parse_root
     from tilth.storage.read.spark import read_snapshot
 
@@ -101,11 +109,50 @@ def _with_views(spark: SparkSession, found: Relations, tables: Sequence[Pinned |
         Resolved(database=each.table.database, table=each.table.name, schema=each.table.schema) for each, _ in snapshots
     ]
     views = view_names(len(relations))
+    text = rewrite(found.text, edits_of(ours, names_of(ours, resolved), resolved, views)).text
     with ExitStack() as stack:
-        for view, (read, root) in zip(views, snapshots, strict=True):
-            read_snapshot(spark, read, parse_root(root)).createOrReplaceTempView(view)
+        for view in views:
             stack.callback(spark.catalog.dropTempView, view)
-        return spark.sql(rewrite(found.text, edits_of(ours, names_of(ours, resolved), resolved, views)).text)
+        create_views(spark, views, [each.schema for each in resolved])
+        needs = _needs(spark, text, len(views))
+        for view, (read, root), predicate, columns in zip(
+            views, snapshots, needs.predicates, needs.columns, strict=True
+        ):
+            keep = keeper(predicate, read.table)
+            needed = msgspec.structs.replace(read, parts=tuple(part for part in read.parts if keep(part)))
+            read_snapshot(spark, needed, parse_root(root), columns).createOrReplaceTempView(view)
+        return spark.sql(text)
+
+
+def _needs(spark: SparkSession, text: str, count: int) -> Needs:
+    """Return what a statement needs of the empty views that it reads. Nothing is known of one that depends on the time
+    of its run, for its frame may run later again. Raises Spark's AnalysisException.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from tilth.query.worker.relations import TIME_WORDS
+    from tilth.query.worker.shadow import needs_of, nothing_known
+
+    # Any: handles of py4j have no types.
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    try:
+        state = session.sessionState()
+        # A command that the statement may be is not run by this.
+        skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        execution = state.executePlan(state.sqlParser().parsePlan(text), skip)
+        analyzed = execution.analyzed()
+        now = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+        if analyzed.containsPattern(now) or TIME_WORDS.search(analyzed.toString()):
+            return nothing_known(count)
+        return needs_of(spark, execution, count)
+    except PySparkException:
+        raise
+    except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        # Internals of Spark that do not answer as expected.
+        _log.warning("query_not_pruned", reason=f"{type(error).__name__}: {error}")
+        return nothing_known(count)
 
 
 def chosen_table(

@@ -52,6 +52,54 @@ def test_names_mean_tables_of_tilth_or_of_the_session(
 
 
 @pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("SELECT v FROM shop.r WHERE k = 2", 1),
+        ("SELECT v FROM shop.r WHERE k + 1 > 100", 4),
+        ("SELECT v FROM shop.r", 4),
+        ("SELECT a.v FROM shop.r a JOIN shop.r b ON a.k = b.k WHERE a.k >= 2", 2),
+        ("SELECT v FROM shop.r JOIN names USING (k) WHERE name = 'two'", 4),
+        ("SELECT v FROM shop.r JOIN ones USING (k)", 1),
+        ("WITH w AS (SELECT * FROM shop.r) SELECT v FROM w WHERE k > 2 AND k IN (SELECT k FROM w WHERE k > 1)", 2),
+        # The frame may run again at another time.
+        ("SELECT v FROM shop.r WHERE k < unix_timestamp() - 1700000000", 4),
+        ("SELECT v FROM shop.r JOIN `todays` ON k = day", 4),
+        ("SELECT v FROM shop.r WHERE k = (SELECT day FROM todays)", 4),
+        ("SELECT v FROM shop.r JOIN casts ON k = day", 4),
+    ],
+)
+def test_parts_that_a_statement_does_not_need_are_not_read(
+    world: ServedWorld, user: SparkSession, text: str, parts: int
+) -> None:
+    user.sql("SELECT 1 AS k").createOrReplaceTempView("ones")
+    user.sql("SELECT year(current_date()) AS day").createOrReplaceTempView("todays")
+    user.sql("SELECT year(CAST('today' AS DATE)) AS day").createOrReplaceTempView("casts")
+    if not world.rows("SHOW TABLES LIKE 'r'"):
+        world.run("CREATE TABLE r (k BIGINT, v STRING) ENGINE = MergeTree ORDER BY k")
+        for k in range(4):
+            world.run(f"INSERT INTO r VALUES ({k}, 'v{k}')")
+    frame = sql(user, text)
+    assert len(set(frame.inputFiles())) == parts
+    plain = text.replace("shop.r", "all_rows")
+    user.createDataFrame([(k, f"v{k}") for k in range(4)], "k BIGINT, v STRING").createOrReplaceTempView("all_rows")
+    assert sorted(frame.collect()) == sorted(user.sql(plain).collect())
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_command_runs_once(world: ServedWorld, user: SparkSession) -> None:
+    user.sql(f"CREATE TABLE copied (k BIGINT) USING parquet LOCATION '{world.folder}/copied'")
+    try:
+        sql(user, "INSERT INTO copied SELECT k FROM shop.q WHERE k = 1")
+        assert user.sql("SELECT k FROM copied").collect() == [(1,)]
+        sql(user, f"CREATE TABLE copied2 USING parquet LOCATION '{world.folder}/copied2' AS SELECT k FROM shop.q")
+        assert user.sql("SELECT count(*) FROM copied2").collect() == [(2,)]
+    finally:
+        for name in ("copied", "copied2"):
+            user.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.mark.usefixtures("tables")
 def test_a_name_that_both_know_is_refused_and_can_be_qualified(world: ServedWorld, user: SparkSession) -> None:
     user.sql("CREATE DATABASE IF NOT EXISTS shop")
     user.sql(f"CREATE TABLE shop.q USING parquet LOCATION '{world.folder}/own' AS SELECT 42L AS k")

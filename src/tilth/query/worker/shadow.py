@@ -101,7 +101,11 @@ def find_needs(session: Java, text: str, occurrences: int) -> Needs:
 
     Raises Spark's AnalysisException.
     """
-    execution = session._jsparkSession.sql(text).queryExecution()
+    return needs_of(session, session._jsparkSession.sql(text).queryExecution(), occurrences)
+
+
+def needs_of(session: Java, execution: Java, occurrences: int) -> Needs:
+    """Return what a query needs of each table; `execution`: Spark's QueryExecution of it, over the views."""
     make_active(session)
     scans = _decoder.decode(read_needs(session, execution.optimizedPlan()))
     by_table: list[list[_Scan]] = [[] for _ in range(occurrences)]
