@@ -327,10 +327,12 @@ def test_rounds_leave_nothing_behind(tmp_path: Path, spark: WorkerSession) -> No
     before = len(pyspark.accumulators._accumulatorRegistry)
     temporary = Path(str(spark.context._temp_dir))
     files = sorted(temporary.rglob("*"))
+    context: Any = spark.context
+    # The shared Spark may still hold some of an earlier test.
+    cached = set(context._jsc.getPersistentRDDs())
     world.topic.put([[message(number) for number in range(60)]])
     world.drain(1)
     assert len(rounds_of(world)) == 12
     assert len(pyspark.accumulators._accumulatorRegistry) == before
-    context: Any = spark.context
     assert (temporary.is_dir(), sorted(temporary.rglob("*"))) == (True, files)
-    assert context._jsc.sc().getPersistentRDDs().size() == 0
+    assert set(context._jsc.getPersistentRDDs()) <= cached
