@@ -50,7 +50,7 @@ def write_frame(
     """`tilth.write`. Raises what refuses an INSERT, and ServerError (WRITE_ENDED) if the driver was silent."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from tilth.warehouse import run_tasks
+    from tilth.warehouse import batched, run_tasks
 
     if mode not in _MODES:
         raise SparkOptionError("no such mode of a write", mode=mode, known=", ".join(_MODES))
@@ -75,7 +75,7 @@ def write_frame(
         task = TaskWrite(opened=opened, names=tuple(frame.columns))
         with _renewed(clock, connection, opened.id):
             try:
-                facts = run_tasks(frame, partial(write_task, task), TaskFacts)
+                facts = run_tasks(batched(frame), partial(write_task, task), TaskFacts)
             except BaseException as error:
                 abort(connection, opened.id, f"{type(error).__name__}: {error}")
                 raise

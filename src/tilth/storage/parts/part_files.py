@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +40,8 @@ from tilth.storage.store.protocol import NewFile
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import FIELD_ID, conform
 from tilth.storage.values.bounds import join_ranges, range_of
-from tilth.storage.values.order import ranks_of, stable_order
-from tilth.storage.values.partition import partition_ids
+from tilth.storage.values.order import is_sorted, ranks_of, stable_order
+from tilth.storage.values.partition import Indices, Partitioned, partition_ids
 from tilth.storage.values.unfilterable import (
     NOTHING,
     Unfilterable,
@@ -78,8 +77,9 @@ def write_parts(
     if not table.num_rows:
         return []
     found = partition_ids(layout.schema, layout.partition_by, table)
-    order = _order(layout, table, found.indices)
-    table = table.combine_chunks().take(pa.array(order))
+    order = _order(layout, table, found)
+    if order is not None:
+        table = table.combine_chunks().take(pa.array(order))
     ends = np.cumsum(np.bincount(found.indices, minlength=len(found.ids)))
     written = []
     start = 0
@@ -299,11 +299,19 @@ def damaged_error(
     return corrupt_error(folder, file.name, is_delta=is_delta, because=because)
 
 
-def _order(layout: TableLayout, table: pa.Table, partitions: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
+def _order(layout: TableLayout, table: pa.Table, found: Partitioned) -> Indices | None:
+    """Return the positions of the rows by partition and then by sort key; None: they are in this order."""
     ranks = ranks_of([table.column(exact(layout, name)) for name in layout.order_by], table.num_rows)
-    if not layout.partition_by:
-        return stable_order(ranks)
-    return np.lexsort((ranks, partitions))
+    by_key = None if is_sorted(ranks) else stable_order(ranks)
+    if len(found.ids) == 1:
+        return by_key
+    partitions = found.indices if by_key is None else found.indices[by_key]
+    if is_sorted(partitions):
+        return by_key
+    # NumPy sorts numbers of 16 bits without comparing them.
+    small = partitions.astype(np.uint16) if len(found.ids) <= 1 << 16 else partitions
+    by_partition = np.argsort(small, kind="stable")
+    return by_partition if by_key is None else by_key[by_partition]
 
 
 def exact(layout: TableLayout, name: str) -> str:

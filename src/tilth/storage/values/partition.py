@@ -48,12 +48,18 @@ _DAY_US = 24 * _HOUR_US
 _DAYS = (datetime.date.min.toordinal() - 719_163, datetime.date.max.toordinal() - 719_163)
 
 
+#: Numbers are counted, which takes memory for each possible one, up to so many or the number of rows; else sorted.
+_COUNTED_MAX = 1 << 16
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitioned:
     """Split the rows of a table by partition."""
 
     #: Position in `ids` for each row.
-    indices: np.ndarray[Any, np.dtype[np.int64]]
+    indices: Indices
     #: Partition ids, each once.
     ids: tuple[str, ...]
     #: Values of PARTITION BY's elements for each id.
@@ -66,17 +72,35 @@ def partition_ids(schema: Schema, partition_by: Sequence[Transform], rows: pa.Ta
     indices = np.zeros(count, np.int64)
     if not count:
         return Partitioned(indices=indices, ids=(), values=())
+    if not partition_by:
+        return Partitioned(indices=indices, ids=(WHOLE_TABLE,), values=((),))
     encoded = []
+    size = 1
     for transform in partition_by:
         column = column_of(schema, transform)
         dictionary, codes = _encode(transform_array(transform, column, rows.column(column.name)))
         encoded.append((dictionary, codes))
         # Made dense again each time, so that the product stays below 2**63 by orders of magnitude.
-        indices = np.unique(indices * len(dictionary) + codes, return_inverse=True)[1]
-    _, firsts = np.unique(indices, return_index=True)
+        indices = _dense(indices * len(dictionary) + codes, size * len(dictionary))
+        size = int(indices.max()) + 1
+    firsts = np.empty(size, np.int64)
+    # Of several rows the last one that is assigned stays: the first.
+    firsts[indices[::-1]] = np.arange(count - 1, -1, -1)
     values = tuple(tuple(dictionary[codes[row]] for dictionary, codes in encoded) for row in firsts)
     ids = tuple(partition_id(schema, partition_by, of_one) for of_one in values)
     return Partitioned(indices=indices, ids=ids, values=values)
+
+
+def _dense(numbers: Indices, size: int) -> Indices:
+    """Renumber from 0 without gaps, in the order of the numbers, all of which are below `size`."""
+    if size > max(len(numbers), _COUNTED_MAX):
+        return np.unique(numbers, return_inverse=True)[1]
+    used = np.flatnonzero(np.bincount(numbers, minlength=size))
+    if len(used) == size:
+        return numbers
+    renumbered = np.zeros(size, np.int64)
+    renumbered[used] = np.arange(len(used))
+    return renumbered[numbers]
 
 
 def partition_id(schema: Schema, partition_by: Sequence[Transform], values: Sequence[Bound]) -> str:
@@ -238,7 +262,7 @@ def _bucket(values: pa.ChunkedArray, buckets: int) -> pa.ChunkedArray:
     return pa.chunked_array([hashed.take(encoded.indices)])
 
 
-def _encode(values: pa.ChunkedArray) -> tuple[list[Bound], np.ndarray[Any, np.dtype[np.int64]]]:
+def _encode(values: pa.ChunkedArray) -> tuple[list[Bound], Indices]:
     """Return the distinct values and the index of each row's value among them."""
     encoded = pc.dictionary_encode(values, null_encoding="encode").unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
