@@ -84,7 +84,7 @@ def partition_ids(schema: Schema, partition_by: Sequence[Transform], rows: pa.Ta
         indices = _dense(indices * len(dictionary) + codes, size * len(dictionary))
         size = int(indices.max()) + 1
     firsts = np.empty(size, np.int64)
-    # Of several rows the last one that is assigned stays: the first.
+    # The row that is assigned last stays: the first of the partition.
     firsts[indices[::-1]] = np.arange(count - 1, -1, -1)
     values = tuple(tuple(dictionary[codes[row]] for dictionary, codes in encoded) for row in firsts)
     ids = tuple(partition_id(schema, partition_by, of_one) for of_one in values)
