@@ -1,7 +1,7 @@
 """Batches of rows on their way from Spark to Python, bounded by their number where that bounds their bytes.
 
-Spark asks for the size of a batch after each row that it puts into it, which takes twice as long as all else that it
-does for a row of five columns. Where rows are known to be small it need not ask.
+Spark measures a batch after each row that it adds, which takes twice as long as all else that it does for a row of five
+columns. Where rows are known to be small, batches need not be measured.
 
 Covers: rows of fixed size, and those with texts where whoever runs the job has the memory. Does not cover: jobs
 (spark.py). Always holds: rows with binaries, lists, maps or variants are measured as Spark does.
@@ -27,7 +27,7 @@ TEXT_ROWS = 512
 _VALUE_BYTES = 17
 _BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
-#: Spark takes this as no limit, and asks for no sizes.
+#: Spark's number for no limit; it measures nothing then.
 _UNLIMITED = str(2**31 - 1)
 
 
