@@ -74,6 +74,7 @@ def test_python_workers_are_forked_with_every_module_that_spark_ships() -> None:
     assert shipped - imported == {
         "tilth.query.results.spark",
         "tilth.storage.read.hadoop_spark",
+        "tilth.warehouse.session.batches_spark",
         "tilth.warehouse.session.spark",
     }
 
