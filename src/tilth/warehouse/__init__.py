@@ -51,7 +51,7 @@ from tilth.warehouse.errors import (
     WrongJavaError,
 )
 from tilth.warehouse.parallelism import Parallelism
-from tilth.warehouse.session.batches_spark import batched
+from tilth.warehouse.session.batches_spark import batched, can_count, has_large_row, of_small_rows, with_small_rows
 from tilth.warehouse.session.beside_spark import Send, mapped_beside
 from tilth.warehouse.session.class_data import class_data, make_class_data
 from tilth.warehouse.session.folders import make_result_folder, remove_result_folder

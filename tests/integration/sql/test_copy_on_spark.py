@@ -450,6 +450,23 @@ def test_keys_are_replaced_and_deleted(world: SparkWorld, folder: Folder) -> Non
     assert world.rows("SELECT a, s FROM c ORDER BY a") == [(3, "w")]
 
 
+@pytest.mark.parametrize("form", ["PARQUET", "JSON", "CSV"])
+def test_large_rows_are_loaded_as_small_ones_are(world: SparkWorld, folder: Folder, form: str) -> None:
+    """A job whose batches are not measured fails at such a row, and another one follows."""
+    made(world, "a Int64, s String")
+    rows: list[Mapping[str, object]] = [{"a": 1, "s": "x"}, {"a": 2, "s": "y" * 200_000}, {"a": 3, "s": None}]
+    match form:
+        case "PARQUET":
+            folder.put("1", pa.Table.from_pylist([*rows]))
+        case "JSON":
+            folder.put("1", "\n".join(json.dumps(row) for row in rows))
+        case _:
+            folder.put("1", "1,x\n2," + "y" * 200_000 + "\n3,\\N\n")
+    assert "3 rows of 1 files" in folder.copy("c", form, "VALIDATE ONLY")
+    assert "3 rows of 1 files" in folder.copy("c", form)
+    assert world.rows("SELECT a, length(s) FROM c ORDER BY a") == [(1, 1), (2, 200_000), (3, None)]
+
+
 def test_a_check_reads_all_and_stores_nothing(world: SparkWorld, folder: Folder) -> None:
     made(world, "a Int64 NOT NULL")
     folder.put("1.json", '{"a": 1}\n{"a": 2}\n')

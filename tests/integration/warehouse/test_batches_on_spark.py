@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tilth.warehouse import QUERY_WAREHOUSE, WorkerSession, batched, run_tasks
-from tilth.warehouse.session.batches_spark import TEXT_ROWS, rows_of_batch
+from tilth.warehouse import QUERY_WAREHOUSE, WorkerSession, batched, has_large_row, of_small_rows, run_tasks
+from tilth.warehouse.session.batches_spark import SMALL_ROW_BYTES, TEXT_ROWS, rows_of_batch
 
 pytestmark = pytest.mark.integration
 
@@ -64,3 +66,17 @@ def test_rows_arrive_in_batches_of_their_number_and_the_session_stays_as_it_is(s
 def test_texts_of_128_kib_pass(session: SparkSession) -> None:
     frame = session.sql("SELECT id, repeat('x', 131072) AS s FROM range(0, 1300, 1, 1)")
     assert run_tasks(batched(frame), total, int) == [1300 * 131072]
+
+
+def test_a_row_that_is_not_small_fails_the_job(session: SparkSession) -> None:
+    text = (
+        "SELECT id, repeat('x', CAST(if(id = 700, {size}, 3) AS INT)) AS `s.1`, CAST(NULL AS BINARY) AS b FROM {rows}"
+    )
+    small = of_small_rows(session.sql(text.format(size=SMALL_ROW_BYTES, rows="range(0, 1300, 1, 1)")))
+    assert run_tasks(small, sizes, list[int]) == [[512, 512, 276]]
+    large = of_small_rows(session.sql(text.format(size=SMALL_ROW_BYTES + 1, rows="range(0, 1300, 1, 1)")))
+    with pytest.raises((PySparkException, Py4JError)) as raised:
+        run_tasks(large, sizes, list[int])
+    assert has_large_row(raised.value)
+    lists = session.sql("SELECT id, array('x') AS s FROM range(3)")
+    assert of_small_rows(lists) is lists

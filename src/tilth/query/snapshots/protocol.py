@@ -316,6 +316,8 @@ class LoadFilesTask(msgspec.Struct, frozen=True, kw_only=True, tag="files"):
     skipped_max: int = 0
     #: `True` if nothing is written.
     is_check: bool = False
+    #: `True` if rows may be of any size; `False`: the answer says `has_large_row` where one is large.
+    is_measured: bool = False
 
 
 class FileRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -330,6 +332,8 @@ class LoadFilesResult(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[WrittenPart, ...]
     #: One for each of the task's files, in their order.
     files: tuple[FileRows, ...]
+    #: `True` if nothing of this counts: a row is large, and the task is run again with `is_measured`.
+    has_large_row: bool = False
 
 
 #: Marker of an export that is under way; its content is the export's id.

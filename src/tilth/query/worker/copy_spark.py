@@ -53,7 +53,7 @@ from tilth.query.worker.lines_spark import BAD, FILE, lines_frame, unknown_colum
 from tilth.query.worker.target_spark import model_type, target_rows
 from tilth.storage import BUFFER_BYTES, Folder, TableLayout, layout_of, shape_rows, stretches, write_many
 from tilth.storage.read.hadoop_spark import let_spark_reach, own_uri, spark_uri, store_error
-from tilth.warehouse import TaskContext, TaskResult, run_tasks, schema_of
+from tilth.warehouse import TaskContext, TaskResult, has_large_row, of_small_rows, run_tasks, schema_of
 
 #: Different schemas or headers that the files of one COPY may have.
 SHAPES_MAX = 100
@@ -105,6 +105,8 @@ class _Copying:
                 raise
             raise self._named(error) from error
         except (PySparkException, Py4JError, RecursionError) as error:
+            if has_large_row(error):
+                return LoadFilesResult(parts=(), files=(), has_large_row=True)
             raise self._read_error(error) from error
 
     def result(self, check: Callable[[], None]) -> LoadFilesResult:
@@ -117,9 +119,10 @@ class _Copying:
             frame = self._frame()
         layout = layout_of(insert.target, insert.root, quorum=insert.quorum)
         writer = _Writer(layout, insert.txn, self._task.skipped_max, is_check=self._task.is_check)
+        rows = frame.coalesce(insert.tasks_max)
         try:
             with tracing.part("spark"):
-                answers = run_tasks(frame.coalesce(insert.tasks_max), writer, _Written)
+                answers = run_tasks(rows if self._task.is_measured else of_small_rows(rows), writer, _Written)
         finally:
             check()
         return self._summed(answers)

@@ -32,6 +32,7 @@ from tilth.query.language.values import literal
 from tilth.query.snapshots.protocol import FileFormat, LoadFilesTask
 from tilth.query.worker.target_spark import default_text
 from tilth.storage.read.overlay_spark import spark_schema
+from tilth.warehouse import can_count, with_small_rows
 
 #: Column of a row's file: the hash of its name in Spark.
 FILE = "__tilth_file"
@@ -77,7 +78,10 @@ def lines_frame(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[Dat
         has_header=task.format is FileFormat.CSV and task.has_header,
     )
     fields = [*spark_schema(schema).fields, StructField(FILE, LongType()), StructField(BAD, BinaryType())]
-    frame = source.mapInArrow(reader, StructType(fields))
+    made = StructType(fields)
+    if not task.is_measured and can_count(made):
+        source = with_small_rows(source)
+    frame = source.mapInArrow(reader, made)
     session = lines.sparkSession
     texts = []
     for column in columns:

@@ -10,7 +10,7 @@ Tests: tests/integration/sql/test_copy_on_spark.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from enum import StrEnum
@@ -376,6 +376,10 @@ def record_of(file: UserFile, query_id: str, *, is_local: bool) -> LoadedFile:
     )
 
 
+class _LargeRowError(Exception):
+    """A row is large, so that batches of rows must be measured."""
+
+
 class _CopyInto:
     """One try of a COPY INTO."""
 
@@ -395,6 +399,8 @@ class _CopyInto:
         self._folder = folder
         self._options = options
         self._tasks_max = tasks_max_of(services, call, warehouse_of_write(call, table))
+        #: `True` when a row of the files was found to be large.
+        self._is_measured = False
 
     @property
     def table_name(self) -> str:
@@ -402,10 +408,22 @@ class _CopyInto:
 
     def checked(self, files: Sequence[UserFile]) -> tuple[int, int]:
         """Read all rows and store none; return the number of rows, and of those that would be skipped."""
-        return _counts(self._run(files, None))
+        return _counts(self._again(lambda: self._run(files, None)))
 
     def stored(self, files: Sequence[tuple[UserFile, LoadedFile | None]]) -> tuple[int, int]:
         """Store the rows and the ledger's lines in one commit; return as `checked`."""
+        return _counts(self._again(lambda: self._stored(files)))
+
+    def _again(self, act: Callable[[], LoadFilesResult]) -> LoadFilesResult:
+        """Return the result; where a row is large, that of another try, whose batches are measured."""
+        try:
+            return act()
+        except _LargeRowError:
+            _log.info("copy_again", cause_id=self._call.query_id, reason="a row is large: batches of rows are measured")
+            self._is_measured = True
+            return act()
+
+    def _stored(self, files: Sequence[tuple[UserFile, LoadedFile | None]]) -> LoadFilesResult:
         services, table = self._services, self._table
         wait_for_merges(services, self._call, services.catalog.throttle.delay(table))
         results: list[LoadFilesResult] = []
@@ -434,9 +452,10 @@ class _CopyInto:
             beside=ledger,
         )
         commit_insert(services, writing, write)
-        return _counts(results[-1])
+        return results[-1]
 
     def _run(self, files: Sequence[UserFile], txn: TxnHandle | None) -> LoadFilesResult:
+        """Read the files in a task, and write their rows unless there is no transaction. Raises _LargeRowError."""
         services, call, table = self._services, self._call, self._table
         target = target_of(table)
         columns = target_columns(target, self._statement.columns)
@@ -465,10 +484,14 @@ class _CopyInto:
             skip_unknown=call.settings.skip_unknown,
             skipped_max=self._options.skipped_max,
             is_check=self._statement.is_check,
+            is_measured=self._is_measured,
         )
         size = sum(each.size for each in files)
         answer = run_insert(services, call, table, task, txn=txn, input_bytes=size)
-        return msgspec.msgpack.decode(answer, type=LoadFilesResult)
+        result = msgspec.msgpack.decode(answer, type=LoadFilesResult)
+        if result.has_large_row:
+            raise _LargeRowError
+        return result
 
     @property
     def _is_positional(self) -> bool:
