@@ -31,7 +31,7 @@ TEXT_ROWS = 512
 _VALUE_BYTES = 17
 #: Bytes of the texts and binaries of a row up to which `of_small_rows` lets it pass: a batch has 64 MiB then.
 SMALL_ROW_BYTES = 128 << 10
-#: What the error of Spark says for a row that is larger.
+#: Text of the error for a row that is larger.
 _MARK = "tilth: a row is larger than SMALL_ROW_BYTES"
 _BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -53,7 +53,7 @@ def batched(frame: DataFrame) -> DataFrame:
 
 def of_small_rows(frame: DataFrame) -> DataFrame:
     """Return the frame in a session like its own, in which batches are bounded by their rows; itself where they cannot
-    be. A job over it fails at a row that is not small, which `has_large_row` tells.
+    be. A job over it fails at a row that is not small; `has_large_row` finds that in its error.
     """
     if not can_count(frame.schema):
         return frame
