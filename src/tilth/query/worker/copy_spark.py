@@ -12,7 +12,7 @@ Tests: tests/integration/sql/test_copy_on_spark.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -49,11 +49,11 @@ from tilth.query.worker.avro_spark import (
     cut_files,
 )
 from tilth.query.worker.file_shapes_spark import shapes_of
-from tilth.query.worker.lines_spark import BAD, FILE, lines_frame, unknown_column
+from tilth.query.worker.lines_spark import BAD, FILE, LineReader, are_whole, lines_frame, unknown_column, whole_lines
 from tilth.query.worker.target_spark import model_type, target_rows
 from tilth.storage import BUFFER_BYTES, Folder, TableLayout, layout_of, shape_rows, stretches, write_many
 from tilth.storage.read.hadoop_spark import let_spark_reach, own_uri, spark_uri, store_error
-from tilth.warehouse import TaskContext, TaskResult, has_large_row, of_small_rows, run_tasks, schema_of
+from tilth.warehouse import OverRows, TaskContext, TaskResult, has_large_row, of_small_rows, run_tasks, schema_of
 
 #: Different schemas or headers that the files of one COPY may have.
 SHAPES_MAX = 100
@@ -115,10 +115,15 @@ class _Copying:
         for name, value in self._task.insert.spark.items():
             self._session.conf.set(name, value)
         insert = self._task.insert
-        with tracing.part("analyze"):
-            frame = self._frame()
         layout = layout_of(insert.target, insert.root, quorum=insert.quorum)
-        writer = _Writer(layout, insert.txn, self._task.skipped_max, is_check=self._task.is_check)
+        writer: OverRows[_Written] = _Writer(layout, insert.txn, self._task.skipped_max, is_check=self._task.is_check)
+        with tracing.part("analyze"):
+            groups = self._groups()
+            whole = self._whole_lines(groups)
+            if whole is None:
+                frame = self._frame(groups)
+            else:
+                frame, writer = whole[0], _LinesWriter(whole[1], writer)
         rows = frame.coalesce(insert.tasks_max)
         try:
             with tracing.part("spark"):
@@ -146,8 +151,8 @@ class _Copying:
             ),
         )
 
-    def _frame(self) -> DataFrame:
-        """The rows of all files in the target's columns, with the file of each, and why it cannot be stored."""
+    def _groups(self) -> dict[str, list[str]]:
+        """Return the files by their columns: a schema or a line of names, or nothing where all have the table's."""
         task = self._task
         groups: dict[str, list[str]] = {}
         if task.format is FileFormat.JSON or (task.format is FileFormat.CSV and not task.has_header):
@@ -158,6 +163,26 @@ class _Copying:
         if len(groups) > SHAPES_MAX:
             hint = "load those with the same columns by themselves: PATTERN '..'"
             raise UnreadableFileError("the files have too many different columns", shapes=len(groups), hint=hint)
+        return groups
+
+    def _whole_lines(self, groups: Mapping[str, Sequence[str]]) -> tuple[DataFrame, LineReader] | None:
+        """Return lines that are read and written by the same tasks; None: Spark has something to do between."""
+        if not self._task.format.is_lines or len(groups) > 1:
+            return None
+        [(shape, paths)] = groups.items()
+        return whole_lines(self._lines(paths), self._task, shape) if are_whole(self._task, shape) else None
+
+    def _lines(self, paths: Sequence[str]) -> DataFrame:
+        frame = self._session.read.options(**_OPTIONS).format("text").load(self._spelled(paths))
+        self._note(frame, paths)
+        return frame
+
+    def _spelled(self, paths: Sequence[str]) -> list[str]:
+        """Return the names of files in which no character stands for others."""
+        return [_WILDCARDS.sub(r"\\\g<0>", f"{self._above}/{path}") for path in paths]
+
+    def _frame(self, groups: Mapping[str, Sequence[str]]) -> DataFrame:
+        """The rows of all files in the target's columns, with the file of each, and why it cannot be stored."""
         frames = [self._group(paths, shape) for shape, paths in groups.items()]
         _check_alike(frames)
         if any(OP_COLUMN in frame.columns for frame in frames):
@@ -167,16 +192,13 @@ class _Copying:
 
     def _group(self, paths: Sequence[str], shape: str) -> DataFrame:
         """Rows of files that have the same columns."""
-        reader = self._session.read.options(**_OPTIONS)
-        given = [_WILDCARDS.sub(r"\\\g<0>", f"{self._above}/{path}") for path in paths]
         if self._task.format.is_lines:
-            frame = reader.format("text").load(given)
-            self._note(frame, paths)
-            frame, columns = lines_frame(frame, self._task, shape)
+            frame, columns = lines_frame(self._lines(paths), self._task, shape)
         elif self._task.format is FileFormat.AVRO:
             frame, columns = self._avro(paths, columns_of_shape(shape))
         else:
-            frame = reader.option("mergeSchema", "false").format(self._task.format.value.lower()).load(given)
+            reader = self._session.read.options(**_OPTIONS).option("mergeSchema", "false")
+            frame = reader.format(self._task.format.value.lower()).load(self._spelled(paths))
             self._note(frame, paths)
             columns = self._columns(frame.columns, paths[0])
             frame = self._of_spark(frame, columns)
@@ -300,6 +322,17 @@ class _Marks:
     row: Column
     #: Mark of a row that the reader refuses.
     bad: Column
+
+
+@dataclass(frozen=True, slots=True)
+class _LinesWriter:
+    """Reads lines and writes their rows in one task. It goes to the tasks."""
+
+    reader: LineReader
+    writer: OverRows[_Written]
+
+    def __call__(self, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> _Written:
+        return self.writer(self.reader(rows), task=task, attempt=attempt)
 
 
 @dataclass(frozen=True, slots=True)

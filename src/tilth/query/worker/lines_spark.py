@@ -11,7 +11,7 @@ Tests: tests/integration/sql/test_copy_on_spark.py.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -53,31 +53,9 @@ def lines_frame(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[Dat
     """
     table = task.insert.target
     columns = _columns(task, header)
-    # A computed default is filled in by Spark, where the value is NULL, and an expression over columns later.
-    computed = [column for column in columns if column.is_default_computed and column.default is not None]
-    given = [
-        msgspec.structs.replace(each, nullable=True, default=None) if each in computed or each.expression else each
-        for each in columns
-    ]
-    schema = Schema(columns=tuple(given))
-    metadata = lines.metadataColumn("_metadata")
-    source = lines.select(
-        functions.col("value").cast("binary"),
-        functions.xxhash64(metadata.getField("file_path")).alias(FILE),
-        metadata.getField("file_block_start").alias(_BLOCK),
-    )
-    reader = LineReader(
-        schema=schema,
-        config=KafkaConfig(
-            table=full_name(table),
-            format="CSV" if task.format is FileFormat.CSV else "JSONEachRow",
-            csv_delimiter=task.delimiter,
-            skip_unknown=task.skip_unknown,
-        ),
-        defaults=_defaults(given),
-        has_header=task.format is FileFormat.CSV and task.has_header,
-    )
-    fields = [*spark_schema(schema).fields, StructField(FILE, LongType()), StructField(BAD, BinaryType())]
+    computed = _computed(columns)
+    source, reader = _source(lines), _reader(task, columns)
+    fields = [*spark_schema(reader.schema).fields, StructField(FILE, LongType()), StructField(BAD, BinaryType())]
     made = StructType(fields)
     if not task.is_measured and can_count(made):
         source = with_small_rows(source)
@@ -95,6 +73,53 @@ def lines_frame(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[Dat
             texts.append(name)
     kept = [column.name for column in columns if column.id or column.name == OP_COLUMN]
     return frame.selectExpr(*texts, quoted(FILE), quoted(BAD)), [(name, name) for name in kept]
+
+
+def are_whole(task: LoadFilesTask, header: str) -> bool:
+    """Return whether lines have all columns of the table, none of which Spark must compute. Raises as `lines_frame`."""
+    columns = _columns(task, header)
+    names = {column.name for column in columns if column.id}
+    is_whole = len(names) == len(columns) and names == set(task.insert.target.schema.names)
+    return is_whole and not _computed(columns) and not any(column.expression for column in columns)
+
+
+def whole_lines(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[DataFrame, LineReader]:
+    """Return whole lines of a frame of Spark's text reader, and what makes the table's rows of them."""
+    return _source(lines), _reader(task, _columns(task, header))
+
+
+def _source(lines: DataFrame) -> DataFrame:
+    metadata = lines.metadataColumn("_metadata")
+    return lines.select(
+        functions.col("value").cast("binary"),
+        functions.xxhash64(metadata.getField("file_path")).alias(FILE),
+        metadata.getField("file_block_start").alias(_BLOCK),
+    )
+
+
+def _computed(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns whose default Spark computes."""
+    return [column for column in columns if column.is_default_computed and column.default is not None]
+
+
+def _reader(task: LoadFilesTask, columns: Sequence[Column]) -> LineReader:
+    # A computed default is filled in by Spark, where the value is NULL, and an expression over columns later.
+    computed = _computed(columns)
+    given = [
+        msgspec.structs.replace(each, nullable=True, default=None) if each in computed or each.expression else each
+        for each in columns
+    ]
+    return LineReader(
+        schema=Schema(columns=tuple(given)),
+        config=KafkaConfig(
+            table=full_name(task.insert.target),
+            format="CSV" if task.format is FileFormat.CSV else "JSONEachRow",
+            csv_delimiter=task.delimiter,
+            skip_unknown=task.skip_unknown,
+        ),
+        defaults=_defaults(given),
+        has_header=task.format is FileFormat.CSV and task.has_header,
+    )
 
 
 def _columns(task: LoadFilesTask, header: str) -> list[Column]:
