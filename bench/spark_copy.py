@@ -4,8 +4,8 @@
 
 The same files for both: narrow events, JSON as an object in each line. COPY INTO goes to an empty table of a node with
 one embedded worker; the rival is `spark.read.parquet(folder)`, or `.json` with the schema given, written by `.write.
-format("delta")`. Both have two cores, zstd, and no sort key. Passes take turns; the first of each is a run-up and does
-not count, the best of the others does. Rows are counted after each pass.
+format("delta")`. Both have two cores, zstd, and no sort key. The passes of ours come before those of the rival; the
+first of each is a run-up and does not count, the best of the others does. Rows are counted after each pass.
 
 Covers: `copy_parquet_ratio_delta`, `copy_json_ratio_delta`, by bytes of the files a second.
 """

@@ -179,7 +179,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Tasks find what they are sent by its name in this module, which is not its name here.
+    # Tasks find types by the module's name, which is `__main__` here.
     from bench.spark_merges import main as run
 
     run()

@@ -38,8 +38,6 @@ _DRIVER_SECONDS_MAX = 120.0
 _AFTER_SECONDS_MAX = 0.6
 #: Time for a driver to have what is killed.
 _VICTIMS_SECONDS_MAX = 5.0
-#: All that are there.
-_ALL = 1000
 _NEWEST = "SELECT coalesce(max(id), 0) FROM system.transactions WHERE state = 'running' AND actor LIKE '%of Spark%'"
 
 
@@ -71,10 +69,10 @@ def stream_loop(folder: Path, *, kills: int, files: int, rows: int, seed: int) -
         for blow in range(kills):
             process = _driver(folder, node)
             newest = _wait_open(node, process, after=newest)
-            if blow % 4 == 1 and _kill_some(process, _is_worker, count=_ALL):
+            if blow % 4 == 1 and _kill_some(process, _is_worker, is_one=False):
                 workers += 1
                 newest = _wait_open(node, process, after=newest)
-            if blow % 4 == 3 and _kill_some(process, _is_executor, count=1):
+            if blow % 4 == 3 and _kill_some(process, _is_executor, is_one=True):
                 executors += 1
                 newest = _wait_open(node, process, after=newest)
             time.sleep(rng.uniform(0.0, _AFTER_SECONDS_MAX))
@@ -132,25 +130,25 @@ def _wait_open(node: NodeProcess, process: subprocess.Popen[bytes], *, after: in
     return after
 
 
-def _kill_some(process: subprocess.Popen[bytes], is_victim: Callable[[psutil.Process], bool], *, count: int) -> bool:
-    """Kill processes of a driver as soon as there are some; `False`: there were none in time."""
+def _kill_some(process: subprocess.Popen[bytes], is_victim: Callable[[psutil.Process], bool], *, is_one: bool) -> bool:
+    """Kill one or all such processes of a driver as soon as there are some; `False`: there were none in time."""
     deadline = time.monotonic() + _VICTIMS_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
-        if _killed(process, is_victim, count):
+        if _killed(process, is_victim, is_one=is_one):
             return True
         time.sleep(_POLL_SECONDS)
     return False
 
 
-def _killed(process: subprocess.Popen[bytes], is_victim: Callable[[psutil.Process], bool], count: int) -> bool:
-    killed = 0
+def _killed(process: subprocess.Popen[bytes], is_victim: Callable[[psutil.Process], bool], *, is_one: bool) -> bool:
+    has_killed = False
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                if killed < count and is_victim(child):
+                if not (is_one and has_killed) and is_victim(child):
                     child.kill()
-                    killed += 1
-    return killed > 0
+                    has_killed = True
+    return has_killed
 
 
 def _is_worker(process: psutil.Process) -> bool:

@@ -2,8 +2,9 @@
 
     python -m bench.spark_writes [--kit DIR] [--work DIR] [--gib 1.0] [--passes 3] [--no-rivals]
 
-The same Parquet files of narrow events are read and appended by all, with two cores, zstd and no sort key. Passes take
-turns; the first of each is a run-up and does not count, the best of the others does. Rows are counted at the end.
+The same Parquet files of narrow events are read and appended by all, with two cores, zstd and no sort key. Passes of
+ours and of Parquet take turns, those of the rivals follow; the first of each is a run-up and does not count, the best
+of the others does. Rows are counted at the end.
 `--no-rivals` leaves Delta and Iceberg out, which need the kit.
 
 Covers: `write_ratio_delta`, `write_ratio_iceberg` (`tilth.write` over each, by rows a second), the same of the format,

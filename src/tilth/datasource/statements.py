@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from tilth.base.errors import ErrorKind, InvalidInputError, TilthError
-from tilth.base.logs import Log
 from tilth.datasource.attach import attachment_of
 from tilth.datasource.attachment import Attachment, HeldLease
 from tilth.datasource.batch import release
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 
 #: First part of a name that always means a table of Tilth.
 CATALOG = "tilth"
-
-_log = Log("datasource")
 
 Pinned = tuple[Snapshot, ReaderLease, str]
 
@@ -96,9 +93,9 @@ def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: floa
 def _with_views(spark: SparkSession, found: Relations, tables: Sequence[Pinned | None]) -> DataFrame:
     """Run the statement with views of the snapshots; `tables`: by relation, None where it is the session's own."""
     from tilth.query.worker.relations import edits_of, names_of, rewrite
-    from tilth.query.worker.shadow import create_views, view_names
+    from tilth.query.worker.shadow import PREDICATE_WORDS, create_views, nothing_known, view_names
     from tilth.storage import parse_root
-    from tilth.storage.read.spark import read_snapshot
+    from tilth.storage.read.spark import is_changed, read_snapshot
 
     relations = [relation for relation, each in zip(found.relations, tables, strict=True) if each is not None]
     snapshots = [(snapshot, root) for snapshot, _, root in filter(None, tables)]
@@ -113,8 +110,10 @@ def _with_views(spark: SparkSession, found: Relations, tables: Sequence[Pinned |
     with ExitStack() as stack:
         for view in views:
             stack.callback(spark.catalog.dropTempView, view)
-        create_views(spark, views, [each.schema for each in resolved])
-        needs = _needs(spark, text, len(views))
+        needs = nothing_known(len(views))
+        if PREDICATE_WORDS.search(text) or any(is_changed(read) for read, _ in snapshots):
+            create_views(spark, views, [each.schema for each in resolved])
+            needs = _needs(spark, text, len(views))
         for view, (read, root), predicate, columns in zip(
             views, snapshots, needs.predicates, needs.columns, strict=True
         ):
@@ -128,16 +127,15 @@ def _needs(spark: SparkSession, text: str, count: int) -> Needs:
     """Return what a statement needs of the empty views that it reads. Nothing is known of one that depends on the time
     of its run, for its frame may run later again. Raises Spark's AnalysisException.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from tilth.query.worker.relations import TIME_WORDS
-    from tilth.query.worker.shadow import needs_of, nothing_known
+    from tilth.query.worker.shadow import answered, needs_of, nothing_known
 
+    nothing = nothing_known(count)
     # Any: handles of py4j have no types.
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    try:
+
+    def find() -> Needs:
         state = session.sessionState()
         # A command that the statement may be is not run by this.
         skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
@@ -145,14 +143,10 @@ def _needs(spark: SparkSession, text: str, count: int) -> Needs:
         analyzed = execution.analyzed()
         now = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
         if analyzed.containsPattern(now) or TIME_WORDS.search(analyzed.toString()):
-            return nothing_known(count)
+            return nothing
         return needs_of(spark, execution, count)
-    except PySparkException:
-        raise
-    except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        # Internals of Spark that do not answer as expected.
-        _log.warning("query_not_pruned", reason=f"{type(error).__name__}: {error}")
-        return nothing_known(count)
+
+    return answered(find, nothing)
 
 
 def chosen_table(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
@@ -24,6 +25,7 @@ from tests.avro_files import avro_file, avro_file_of_values, flat
 from tests.bucket_roots import gcs_root
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
+from tilth.query.worker import copy_spark
 from tilth.testing import FakeBucket
 from tilth.warehouse import WorkerSession
 from tools.s3server import KEY, SECRET
@@ -467,6 +469,17 @@ def test_large_rows_are_loaded_as_small_ones_are(world: SparkWorld, folder: Fold
     assert world.rows("SELECT a, length(s) FROM c ORDER BY a") == [(1, 1), (2, 200_000), (3, None)]
 
 
+def test_an_error_that_looks_like_a_large_row_is_said(
+    world: SparkWorld, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second run measures, and no text in its error is taken for a large row."""
+    monkeypatch.setattr(copy_spark, "has_large_row", lambda _: True)
+    made(world, "a Int64")
+    data = folder.put("1", pa.table({"a": pa.array(range(1000), pa.int64())})).read_bytes()
+    folder.put("1", data[:4] + bytes(200) + data[204:])
+    assert folder.refused("c", "PARQUET").code == "FILE_UNREADABLE"
+
+
 def test_a_check_reads_all_and_stores_nothing(world: SparkWorld, folder: Folder) -> None:
     made(world, "a Int64 NOT NULL")
     folder.put("1.json", '{"a": 1}\n{"a": 2}\n')
@@ -487,21 +500,28 @@ def test_rows_go_to_partitions_and_columns_that_are_named(world: SparkWorld, fol
     assert world.rows("SELECT a, d FROM c ORDER BY a") == [(1, date(2021, 5, 1)), (2, date(2020, 1, 1))]
 
 
+@contextmanager
+def world_of_bucket(spark: WorkerSession, folder: Path, location: str) -> Iterator[SparkWorld]:
+    """A world whose statements may name files of a bucket, with two rows in the table `c`."""
+    world = SparkWorld(folder, spark, settings={"storage.file-locations": location})
+    try:
+        world.run("CREATE DATABASE shop", database="default")
+        made(world, "a Int64, s String")
+        world.run("INSERT INTO c VALUES (1, 'x'), (2, NULL)")
+        yield world
+    finally:
+        world.stop()
+
+
 def test_an_export_to_s3_needs_no_jars(spark: WorkerSession, tmp_path: Path) -> None:
     """A fake of S3; about three seconds."""
     (tmp_path / "key").write_text(KEY)
     (tmp_path / "secret").write_text(SECRET)
     with FakeBucket() as bucket:
         keys = f"?endpoint={bucket.endpoint}&key=file:{tmp_path}/key&secret=file:{tmp_path}/secret"
-        world = SparkWorld(tmp_path / "w", spark, settings={"storage.file-locations": f"s3://tilth/in{keys}"})
-        try:
-            world.run("CREATE DATABASE shop", database="default")
-            made(world, "a Int64, s String")
-            world.run("INSERT INTO c VALUES (1, 'x'), (2, NULL)")
+        with world_of_bucket(spark, tmp_path / "w", f"s3://tilth/in{keys}") as world:
             assert "2 rows in" in world.run("EXPORT TABLE c TO 's3://tilth/in/c' FORMAT PARQUET").message
             assert world.refused("COPY INTO c FROM 's3://tilth/in/c' FORMAT PARQUET").code == "SPARK_WITHOUT_S3"
-        finally:
-            world.stop()
 
 
 def test_avro_comes_from_every_store_and_all_formats_go_there(spark: WorkerSession, tmp_path: Path) -> None:
@@ -510,11 +530,7 @@ def test_avro_comes_from_every_store_and_all_formats_go_there(spark: WorkerSessi
         root = gcs_root(bucket.endpoint, tmp_path)
         address = f"gs://{root.bucket}/{root.prefix}"
         keys = f"?endpoint={bucket.endpoint}&credentials=file:{tmp_path}/gcs.json"
-        world = SparkWorld(tmp_path / "w", spark, settings={"storage.file-locations": f"{address}{keys}"})
-        try:
-            world.run("CREATE DATABASE shop", database="default")
-            made(world, "a Int64, s String")
-            world.run("INSERT INTO c VALUES (1, 'x'), (2, NULL)")
+        with world_of_bucket(spark, tmp_path / "w", f"{address}{keys}") as world:
             for form in ("AVRO", "ORC"):
                 assert "2 rows in" in world.run(f"EXPORT TABLE c TO '{address}/a b%20/{form}' FORMAT {form}").message
             made(world, "a Int64, s String")
@@ -526,5 +542,3 @@ def test_avro_comes_from_every_store_and_all_formats_go_there(spark: WorkerSessi
             assert (error.code, "Avro" in (error.hint or "")) == ("SPARK_WITHOUT_STORE", True)
             assert error.facts["store"].startswith(address)
             assert "gcs.json" not in str(error)
-        finally:
-            world.stop()

@@ -11,11 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tilth.warehouse import QUERY_WAREHOUSE, WorkerSession, batched, has_large_row, of_small_rows, run_tasks
-from tilth.warehouse.session.batches_spark import SMALL_ROW_BYTES, TEXT_ROWS, rows_of_batch
+from tilth.warehouse.session.batches_spark import SMALL_ROW_BYTES, TEXT_ROWS
 
 pytestmark = pytest.mark.integration
 
 BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @pytest.fixture
@@ -48,8 +49,10 @@ def total(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
 )
 def test_only_rows_of_small_values_are_counted(session: SparkSession, columns: str, rows: int) -> None:
     frame = session.sql(f"SELECT {columns} FROM range(10)")
-    assert rows_of_batch(field.dataType for field in frame.schema) == rows
-    assert (batched(frame) is frame) == (not rows)
+    counted = batched(frame)
+    assert (counted is frame) == (not rows)
+    if rows:
+        assert counted.sparkSession.conf.get(ROWS_SETTING) == str(rows)
 
 
 def test_rows_arrive_in_batches_of_their_number_and_the_session_stays_as_it_is(session: SparkSession) -> None:
@@ -78,5 +81,6 @@ def test_a_row_that_is_not_small_fails_the_job(session: SparkSession) -> None:
     with pytest.raises((PySparkException, Py4JError)) as raised:
         run_tasks(large, sizes, list[int])
     assert has_large_row(raised.value)
-    lists = session.sql("SELECT id, array('x') AS s FROM range(3)")
-    assert of_small_rows(lists) is lists
+    for nested in ("array('x')", "named_struct('a', 'x')"):
+        frame = session.sql(f"SELECT id, {nested} AS s FROM range(3)")
+        assert of_small_rows(frame) is frame

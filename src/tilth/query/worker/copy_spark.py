@@ -49,7 +49,15 @@ from tilth.query.worker.avro_spark import (
     cut_files,
 )
 from tilth.query.worker.file_shapes_spark import shapes_of
-from tilth.query.worker.lines_spark import BAD, FILE, LineReader, are_whole, lines_frame, unknown_column, whole_lines
+from tilth.query.worker.lines_spark import (
+    BAD,
+    FILE,
+    LineReader,
+    lines_frame,
+    marked_lines,
+    unknown_column,
+    whole_reader,
+)
 from tilth.query.worker.target_spark import model_type, target_rows
 from tilth.storage import BUFFER_BYTES, Folder, TableLayout, layout_of, shape_rows, stretches, write_many
 from tilth.storage.read.hadoop_spark import let_spark_reach, own_uri, spark_uri, store_error
@@ -105,7 +113,7 @@ class _Copying:
                 raise
             raise self._named(error) from error
         except (PySparkException, Py4JError, RecursionError) as error:
-            if has_large_row(error):
+            if not self._task.is_measured and has_large_row(error):
                 return LoadFilesResult(parts=(), files=(), has_large_row=True)
             raise self._read_error(error) from error
 
@@ -119,11 +127,11 @@ class _Copying:
         writer: OverRows[_Written] = _Writer(layout, insert.txn, self._task.skipped_max, is_check=self._task.is_check)
         with tracing.part("analyze"):
             groups = self._groups()
-            whole = self._whole_lines(groups)
-            if whole is None:
+            reader = self._whole_reader(groups)
+            if reader is None:
                 frame = self._frame(groups)
             else:
-                frame, writer = whole[0], _LinesWriter(whole[1], writer)
+                frame, writer = marked_lines(self._lines(self._task.paths)), _LinesWriter(reader, writer)
         rows = frame.coalesce(insert.tasks_max)
         try:
             with tracing.part("spark"):
@@ -165,12 +173,12 @@ class _Copying:
             raise UnreadableFileError("the files have too many different columns", shapes=len(groups), hint=hint)
         return groups
 
-    def _whole_lines(self, groups: Mapping[str, Sequence[str]]) -> tuple[DataFrame, LineReader] | None:
-        """Return lines that are read and written by the same tasks; None: Spark has something to do between."""
+    def _whole_reader(self, groups: Mapping[str, Sequence[str]]) -> LineReader | None:
+        """Return the reader of lines whose rows the same tasks write; None: Spark has something to do between."""
         if not self._task.format.is_lines or len(groups) > 1:
             return None
-        [(shape, paths)] = groups.items()
-        return whole_lines(self._lines(paths), self._task, shape) if are_whole(self._task, shape) else None
+        [shape] = groups
+        return whole_reader(self._task, shape)
 
     def _lines(self, paths: Sequence[str]) -> DataFrame:
         frame = self._session.read.options(**_OPTIONS).format("text").load(self._spelled(paths))

@@ -54,7 +54,7 @@ def lines_frame(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[Dat
     table = task.insert.target
     columns = _columns(task, header)
     computed = _computed(columns)
-    source, reader = _source(lines), _reader(task, columns)
+    source, reader = marked_lines(lines), _reader(task, columns)
     fields = [*spark_schema(reader.schema).fields, StructField(FILE, LongType()), StructField(BAD, BinaryType())]
     made = StructType(fields)
     if not task.is_measured and can_count(made):
@@ -75,20 +75,20 @@ def lines_frame(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[Dat
     return frame.selectExpr(*texts, quoted(FILE), quoted(BAD)), [(name, name) for name in kept]
 
 
-def are_whole(task: LoadFilesTask, header: str) -> bool:
-    """Return whether lines have all columns of the table, none of which Spark must compute. Raises as `lines_frame`."""
+def whole_reader(task: LoadFilesTask, header: str) -> LineReader | None:
+    """Return what makes the table's rows of lines; None where these lack columns, or Spark must compute some. Raises as
+    `lines_frame`.
+    """
     columns = _columns(task, header)
     names = {column.name for column in columns if column.id}
     is_whole = len(names) == len(columns) and names == set(task.insert.target.schema.names)
-    return is_whole and not _computed(columns) and not any(column.expression for column in columns)
+    if not is_whole or _computed(columns) or any(column.expression for column in columns):
+        return None
+    return _reader(task, columns)
 
 
-def whole_lines(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[DataFrame, LineReader]:
-    """Return whole lines of a frame of Spark's text reader, and what makes the table's rows of them."""
-    return _source(lines), _reader(task, _columns(task, header))
-
-
-def _source(lines: DataFrame) -> DataFrame:
+def marked_lines(lines: DataFrame) -> DataFrame:
+    """Return the lines of a frame of Spark's text reader as a LineReader takes them: with their files and blocks."""
     metadata = lines.metadataColumn("_metadata")
     return lines.select(
         functions.col("value").cast("binary"),

@@ -10,20 +10,30 @@ Tests: tests/integration/storage/test_query_needs.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from tilth.base.ids import random_id
+from tilth.base.logs import Log
 from tilth.model.table import Schema
 from tilth.model.types import quoted, spark_name
 from tilth.query.snapshots.predicates import AnyOf, Predicate, Undecided, leaf_name
 from tilth.warehouse import make_active, read_needs
 
+#: Words without one of which a statement rules no rows of a table out.
+PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
 #: Random digits in the names of a statement's views.
 _DIGITS = 12
+
+_log = Log("sql")
+
+T = TypeVar("T")
 
 # Handles of Java objects of Spark's internals; py4j gives them no types.
 Java = Any
@@ -94,6 +104,17 @@ class _Scan(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(list[_Scan])
+
+
+def answered(find: Callable[[], T], otherwise: T, *, cause_id: str = "-") -> T:
+    """Call Spark's optimizer; return `otherwise` if its internals do not answer as expected."""
+    try:
+        return find()
+    except PySparkException:
+        raise
+    except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        _log.warning("query_not_pruned", cause_id=cause_id, reason=f"{type(error).__name__}: {error}")
+        return otherwise
 
 
 def find_needs(session: Java, text: str, occurrences: int) -> Needs:

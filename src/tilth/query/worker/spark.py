@@ -55,7 +55,15 @@ from tilth.query.worker.relations import (
     names_of,
     rewrite,
 )
-from tilth.query.worker.shadow import Needs, create_views, find_needs, nothing_known, view_names
+from tilth.query.worker.shadow import (
+    PREDICATE_WORDS,
+    Needs,
+    answered,
+    create_views,
+    find_needs,
+    nothing_known,
+    view_names,
+)
 from tilth.query.worker.target_spark import default_text, model_type, parsed_query, target_rows
 from tilth.query.worker.writing_spark import written_in_tasks
 from tilth.storage import (
@@ -74,7 +82,6 @@ from tilth.warehouse import (
 )
 
 _VERSION = re.compile(r"[0-9]{1,18}")
-_PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
 
 _log = Log("sql")
 #: PySpark prints every refused query there; the caller gets the error anyway.
@@ -337,11 +344,13 @@ class PreparedQuery:
         edits = edits_of(found, known, resolved, views) + star_edits(found, self._shown, known)
         nothing = nothing_known(len(resolved))
         otherwise: _Answer = (nothing, [], None)
-        needs, times, names = self._answered(lambda: self._needs(found, resolved, views, edits), otherwise)
+        needs, times, names = answered(
+            lambda: self._needs(found, resolved, views, edits), otherwise, cause_id=self._query_id
+        )
         with tracing.part("snapshot"):
             sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
         if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
-            needs = self._answered(lambda: self._find_needs(resolved, views, edits), nothing)
+            needs = answered(lambda: self._find_needs(resolved, views, edits), nothing, cause_id=self._query_id)
         for view, source, needed, shown in zip(views, sources, (needs or nothing).columns, self._shown, strict=True):
             rows = self._rows_of(source, needed)
             rows = rows if shown.projection is None else rows.selectExpr(*shown.projection)
@@ -360,7 +369,7 @@ class PreparedQuery:
     ) -> _Answer:
         """Return the needs of each relation, with the edits that fix the time they hold for, and then the columns'
         names, which must not show those edits. None: the optimizer was not needed."""
-        if not _PREDICATE_WORDS.search(self._text):
+        if not PREDICATE_WORDS.search(self._text):
             return None, [], None
         times = self._frozen_times(found, resolved)
         names = None
@@ -381,16 +390,6 @@ class PreparedQuery:
         self._create_views(views, resolved)
         self._sent = rewrite(self._text, edits)
         return find_needs(self._session, self._sent.text, len(resolved))
-
-    def _answered(self, find: Callable[[], T], otherwise: T) -> T:
-        """Call Spark's optimizer; return `otherwise` if its internals do not answer as expected."""
-        try:
-            return find()
-        except PySparkException:
-            raise
-        except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            _log.warning("query_not_pruned", cause_id=self._query_id, reason=f"{type(error).__name__}: {error}")
-            return otherwise
 
     def _frozen_times(self, found: Relations, resolved: list[protocol.Resolved]) -> list[Edit] | None:
         """Return None if the query depends on the time in a way that cannot be fixed: it must not choose parts."""

@@ -12,7 +12,7 @@ Tests: tests/integration/warehouse/test_batches_on_spark.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Bytes of a batch of rows of fixed size.
 BATCH_BYTES = 16 << 20
 ROWS_MAX = 65_536
-#: Rows of a batch with texts: as much memory as Spark lets a batch have where a row has 128 KiB.
+#: Rows of a batch with texts or binaries: as much memory as Spark lets a batch have where a row has 128 KiB.
 TEXT_ROWS = 512
 #: Most bytes of a value of fixed size: a decimal, and whether it is there.
 _VALUE_BYTES = 17
@@ -43,38 +43,38 @@ def batched(frame: DataFrame) -> DataFrame:
     """Return the frame in a session like its own, in which batches are bounded by their rows; itself where rows may be
     of any size, or its session sets a size.
     """
-    rows = rows_of_batch(field.dataType for field in frame.schema)
+    from pyspark.sql.types import BinaryType
+
     # Any: handles of py4j have no types.
     session: Any = frame.sparkSession
-    if not rows or session._jsparkSession.sessionState().conf().contains(_BYTES_SETTING):
+    has_binaries = any(isinstance(leaf, BinaryType) for leaf in _leaves(frame.schema))
+    if has_binaries or session._jsparkSession.sessionState().conf().contains(_BYTES_SETTING):
         return frame
-    return _in_clone(frame, rows)
+    rows = rows_of_batch(frame.schema)
+    return _in_clone(frame, rows) if rows else frame
 
 
 def of_small_rows(frame: DataFrame) -> DataFrame:
     """Return the frame in a session like its own, in which batches are bounded by their rows; itself where they cannot
     be. A job over it fails at a row that is not small; `has_large_row` finds that in its error.
     """
-    if not can_count(frame.schema):
-        return frame
-    rows = max(1, min(TEXT_ROWS, BATCH_BYTES // (_VALUE_BYTES * len(frame.columns))))
-    return _in_clone(with_small_rows(frame), rows)
+    return _in_clone(with_small_rows(frame), rows_of_batch(frame.schema)) if can_count(frame.schema) else frame
 
 
 def can_count(schema: StructType) -> bool:
-    """Return whether the size of a row follows from the lengths of its texts and binaries."""
-    from pyspark.sql.types import BinaryType, StringType
+    """Return whether the size of a row follows from the lengths of its texts and binaries, none of which is nested."""
+    from pyspark.sql.types import StructType
 
-    others = [field.dataType for field in schema if not isinstance(field.dataType, BinaryType | StringType)]
-    return all(isinstance(leaf, _fixed_types()) for each in others for leaf in _leaves(each))
+    structs = [field.dataType for field in schema if isinstance(field.dataType, StructType)]
+    has_inner = any(isinstance(leaf, _sized_types()) for each in structs for leaf in _leaves(each))
+    return not has_inner and rows_of_batch(schema) > 0
 
 
 def with_small_rows(frame: DataFrame) -> DataFrame:
     """Return the frame, a job over which fails at a row whose texts and binaries have more than SMALL_ROW_BYTES."""
     from pyspark.sql import functions
-    from pyspark.sql.types import BinaryType, StringType
 
-    names = [field.name for field in frame.schema if isinstance(field.dataType, BinaryType | StringType)]
+    names = [field.name for field in frame.schema if isinstance(field.dataType, _sized_types())]
     if not names:
         return frame
     sizes = [functions.coalesce(functions.octet_length(quoted(name)), functions.lit(0)) for name in names]
@@ -101,15 +101,15 @@ def _in_clone(frame: DataFrame, rows: int) -> DataFrame:
     return Frame(made, SparkSession(session.sparkContext, clone))
 
 
-def rows_of_batch(types: Iterable[DataType]) -> int:
-    """Return how many rows a batch of these columns may have without being measured; 0: it must be."""
-    from pyspark.sql.types import StringType
-
-    leaves = [leaf for each in types for leaf in _leaves(each)]
-    if not leaves or not all(isinstance(leaf, (*_fixed_types(), StringType)) for leaf in leaves):
+def rows_of_batch(schema: StructType) -> int:
+    """Return how many rows of such columns a batch may have without being measured, if their texts and binaries are
+    small; 0: it must be.
+    """
+    leaves = list(_leaves(schema))
+    if not leaves or not all(isinstance(leaf, (*_fixed_types(), *_sized_types())) for leaf in leaves):
         return 0
     rows = max(1, min(ROWS_MAX, BATCH_BYTES // (_VALUE_BYTES * len(leaves))))
-    return min(rows, TEXT_ROWS) if any(isinstance(leaf, StringType) for leaf in leaves) else rows
+    return min(rows, TEXT_ROWS) if any(isinstance(leaf, _sized_types()) for leaf in leaves) else rows
 
 
 def _leaves(data_type: DataType) -> Iterator[DataType]:
@@ -126,3 +126,9 @@ def _fixed_types() -> tuple[type[DataType], ...]:
     from pyspark.sql.types import AnsiIntervalType, BooleanType, DatetimeType, NumericType
 
     return NumericType, BooleanType, DatetimeType, AnsiIntervalType
+
+
+def _sized_types() -> tuple[type[DataType], ...]:
+    from pyspark.sql.types import BinaryType, StringType
+
+    return BinaryType, StringType
