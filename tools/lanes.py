@@ -26,7 +26,7 @@ from tools.durations import report_of
 #: Where a broker runs that all tests of a run may share; tests/conftest.py starts one of its own without.
 BROKER_VARIABLE = "TILTH_TEST_BROKER"
 BIN = Path(sys.executable).parent
-STYLE = (["ruff", "format", "--check", "."], ["ruff", "check", "."], ["lint-imports"])
+STYLE = (["ruff", "format", "--check", "."], ["ruff", "check", "."], ["lint-imports", "--no-cache"])
 TYPES = [str(BIN / "mypy")]
 #: With it, the JVMs of the other lanes start in half the time.
 CLASS_DATA = [sys.executable, "-m", "tools.class_data"]

@@ -72,6 +72,7 @@ def test_python_workers_are_forked_with_every_module_that_spark_ships() -> None:
     }
     # Runs in the driver only.
     assert shipped - imported == {
+        "tilth.query.worker.needs_spark",
         "tilth.query.results.spark",
         "tilth.storage.read.hadoop_spark",
         "tilth.warehouse.session.batches_spark",

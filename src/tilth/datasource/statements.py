@@ -35,8 +35,8 @@ from tilth.query.snapshots.prune import keeper
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tilth.query.worker.needs_spark import Needs
     from tilth.query.worker.relations import Relations
-    from tilth.query.worker.shadow import Needs
 
 #: First part of a name that always means a table of Tilth.
 CATALOG = "tilth"
@@ -92,8 +92,8 @@ def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: floa
 
 def _with_views(spark: SparkSession, found: Relations, tables: Sequence[Pinned | None]) -> DataFrame:
     """Run the statement with views of the snapshots; `tables`: by relation, None where it is the session's own."""
+    from tilth.query.worker.needs_spark import PREDICATE_WORDS, create_views, nothing_known, view_names
     from tilth.query.worker.relations import edits_of, names_of, rewrite
-    from tilth.query.worker.shadow import PREDICATE_WORDS, create_views, nothing_known, view_names
     from tilth.storage import parse_root
     from tilth.storage.read.spark import is_changed, read_snapshot
 
@@ -127,8 +127,8 @@ def _needs(spark: SparkSession, text: str, count: int) -> Needs:
     """Return what a statement needs of the empty views that it reads. Nothing is known of one that depends on the time
     of its run, for its frame may run later again. Raises Spark's AnalysisException.
     """
+    from tilth.query.worker.needs_spark import answered, needs_of, nothing_known
     from tilth.query.worker.relations import TIME_WORDS
-    from tilth.query.worker.shadow import answered, needs_of, nothing_known
 
     nothing = nothing_known(count)
     # Any: handles of py4j have no types.

@@ -27,7 +27,7 @@ from tilth.query.snapshots.predicates import (
     Undecided,
 )
 from tilth.query.snapshots.simplify import joined
-from tilth.query.worker.shadow import Needs, create_views, find_needs
+from tilth.query.worker.needs_spark import Needs, create_views, find_needs
 
 pytestmark = pytest.mark.integration
 _TYPES: dict[str, DataType] = {

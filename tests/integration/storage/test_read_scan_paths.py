@@ -29,7 +29,7 @@ from tilth.model.part import Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple
-from tilth.query.worker.shadow import create_views, find_needs
+from tilth.query.worker.needs_spark import create_views, find_needs
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,

@@ -3,7 +3,7 @@
 Covers: the runners of QUERY and INSERT tasks: a query's relations become snapshots, the rest reaches Spark as it is.
 Does not cover: what names mean and which parts are read (snapshots/snapshots.py, by calls). Always holds: every query
 has a session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are
-bounded. See also: snapshots/protocol.py, relations.py, shadow.py.
+bounded. See also: snapshots/protocol.py, relations.py, needs_spark.py.
 
 Tests: tests/integration/sql/test_sql_on_spark.py.
 """
@@ -44,6 +44,15 @@ from tilth.query.worker.expressions import ExpressionChecker
 from tilth.query.worker.handed import RunReplayOrder, RunVerifyOrder, ViewCheck, WriteBody
 from tilth.query.worker.headings import headings
 from tilth.query.worker.hidden import ShownColumns, shown_columns, star_edits
+from tilth.query.worker.needs_spark import (
+    PREDICATE_WORDS,
+    Needs,
+    answered,
+    create_views,
+    find_needs,
+    nothing_known,
+    view_names,
+)
 from tilth.query.worker.relations import (
     TIME_WORDS,
     Edit,
@@ -54,15 +63,6 @@ from tilth.query.worker.relations import (
     has_fine_times,
     names_of,
     rewrite,
-)
-from tilth.query.worker.shadow import (
-    PREDICATE_WORDS,
-    Needs,
-    answered,
-    create_views,
-    find_needs,
-    nothing_known,
-    view_names,
 )
 from tilth.query.worker.target_spark import default_text, model_type, parsed_query, target_rows
 from tilth.query.worker.writing_spark import written_in_tasks

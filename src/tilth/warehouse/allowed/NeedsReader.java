@@ -46,7 +46,7 @@ import scala.collection.Iterator;
 /**
  * Writes what an optimized plan needs of each of its leaves: the columns, and the predicate of the filter right above.
  * Compiled by the compiler that Spark uses for generated code, which knows no generics; see logical_plans.py. Leaves and
- * their columns are called as in shadow.py, predicates are written as the nouns of predicates.py.
+ * their columns are called as in needs_spark.py, predicates are written as the nouns of predicates.py.
  *
  * Always holds: each place where a leaf is read is written; the work grows linearly with the plan and its literals.
  * What is not understood is `{"type":"any"}`; columns that are not certain are null.
