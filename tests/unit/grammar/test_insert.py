@@ -104,6 +104,7 @@ def test_data_is_not_looked_at(text: str, data: str) -> None:
         ("INSERT INTO t VALUES (-'a')", "expected a number", (1, 24), ""),
         ("INSERT INTO t FORMAT", "expected the name of a format", (1, 21), ""),
         (f"INSERT INTO t VALUES ({'9' * 500})", "more than 400 digits", (1, 23), ""),
+        (f"INSERT INTO t VALUES (1e{2**64})", "exponent of this number has more than 9 digits", (1, 23), ""),
     ],
 )
 def test_errors_point_at_the_culprit(text: str, message: str, place: tuple[int, int], hint: str) -> None:

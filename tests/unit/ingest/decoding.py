@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from tilth.ingest import read_config
 from tilth.ingest.messages.decode import Decoded, Decoder
+from tilth.ingest.messages.json_blocks import KernelLoader
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import DataType, Kind, Simple
 
+#: Decoders with the compiled kernel from their first message on, and without it.
+WITH_KERNEL, WITHOUT_KERNEL = KernelLoader(after_bytes=0), KernelLoader(after_bytes=1 << 62)
 #: 2025-01-01T00:00:01.500Z
 SENT_MS = 1_735_689_601_500
 
@@ -52,10 +55,12 @@ def decoder(
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
+    loader: KernelLoader = WITH_KERNEL,
     **settings: str,
 ) -> Decoder:
     kafka = kafka_of(columns, required=required, **settings)
-    return Decoder(kafka.schema, read_config(kafka), columns=wanted or list(columns), defaults=defaults or {})
+    names = wanted or list(columns)
+    return Decoder(kafka.schema, read_config(kafka), columns=names, defaults=defaults or {}, loader=loader)
 
 
 def decode(
@@ -65,7 +70,8 @@ def decode(
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
+    loader: KernelLoader = WITH_KERNEL,
     **settings: str,
 ) -> Decoded:
-    made = decoder(columns, wanted=wanted, required=required, defaults=defaults, **settings)
+    made = decoder(columns, wanted=wanted, required=required, defaults=defaults, loader=loader, **settings)
     return made.decode("topic", 3, [FakeMessage(i, value) for i, value in enumerate(values)])

@@ -54,8 +54,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         except json.JSONDecodeError as error:
             where = f"{error.msg} in line {error.lineno}, at character {error.colno}"
             raise BadValueError("not JSON", row=number, why=where) from error
-        except (ValueError, RecursionError) as error:
-            # Numbers of thousands of digits, thousands of brackets.
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            # Numbers of thousands of digits, exponents that Decimal does not hold, thousands of brackets.
             raise BadValueError("not JSON that can be read", row=number, why=error) from error
         if not isinstance(record, dict):
             raise BadValueError("a row is not a JSON object", row=number)

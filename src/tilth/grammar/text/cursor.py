@@ -31,6 +31,8 @@ _KEYWORDS_MAX = 200
 _END = "the end of the statement"
 #: Digits of a number; no type holds more, and Python's own limit is not ours to meet.
 _DIGITS_MAX = 400
+#: Digits of an exponent; Python's decimals end at 18.
+_EXPONENT_DIGITS_MAX = 9
 
 
 class Cursor:
@@ -167,6 +169,9 @@ class Cursor:
             raise self.expected(what)
         if len(token.text) > _DIGITS_MAX:
             raise self.error(f"this number has more than {_DIGITS_MAX} digits")
+        is_hex = token.text[:2].lower() == "0x"
+        if not is_hex and len(token.text.lower().partition("e")[2].lstrip("+-0")) > _EXPONENT_DIGITS_MAX:
+            raise self.error(f"the exponent of this number has more than {_EXPONENT_DIGITS_MAX} digits")
         return self.advance()
 
     def integer(self, what: str) -> int:

@@ -1,7 +1,8 @@
 """Blocks of messages to Arrow.
 
 Covers: decoding, virtual columns, and exactly which messages are broken and why. Does not cover: reading one message
-(objects.py, cells.py), fetching (kafka/broker.py), what views make of rows (rounds/source.py).
+(objects.py, cells.py), the compiled kernel that reads most of them (json_blocks.py), fetching (kafka/broker.py), what
+views make of rows (rounds/source.py).
 Always holds: each message is decoded by itself, so that a broken one never touches its neighbours; a message gives all
 of its rows or none, and each row knows its message. See also: docs/design/0006-measured.md#kernels.
 """
@@ -23,9 +24,10 @@ from tilth.ingest.messages.arrays import LAST_TIME, MISFITS, BrokenCheckError, a
 from tilth.ingest.messages.cells import CellReader
 from tilth.ingest.messages.columns import check_format, format_of, reason_of
 from tilth.ingest.messages.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS
+from tilth.ingest.messages.json_blocks import LOADER, Block, BlockReader, KernelLoader
 from tilth.ingest.messages.objects import ObjectReader
-from tilth.ingest.settings import ErrorMode, KafkaConfig
-from tilth.model.table import Schema
+from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig
+from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, Kind, Map, Simple
 from tilth.storage import arrow_type
 
@@ -101,6 +103,17 @@ class Decoded:
     broken: tuple[Broken, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of messages, by column."""
+
+    arrays: dict[str, pa.Array]
+    #: Rows of each message; None: every message is one row.
+    counts: Sequence[int] | None
+    #: Reason by index of a broken message.
+    reasons: dict[int, str]
+
+
 class Decoder:
     """Decodes messages of one Kafka table."""
 
@@ -111,6 +124,7 @@ class Decoder:
         *,
         columns: Sequence[str],
         defaults: Mapping[str, object],
+        loader: KernelLoader = LOADER,
     ) -> None:
         """`columns`: what to return, virtual columns among them; at least one. `defaults`: values of columns that have
         one. Raises FormatError when the format cannot fill such columns.
@@ -133,29 +147,58 @@ class Decoder:
             for position, column in enumerate(schema.columns)
             if column.name in wanted or may_misfit(column) or isinstance(self._reader, CellReader)
         ]
+        self._blocks = _block_reader(schema, config, defaults, loader)
         self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
 
     def decode(self, topic: str, partition: int, messages: Sequence[Message]) -> Decoded:
         """The rows of these messages, in order, and the broken ones."""
+        block = self._blocks.read(list(map(_value_of, messages)), self._converted) if self._blocks else None
+        rows = self._by_objects(messages) if block is None else self._by_block(block, messages)
+        arrays, counts = rows.arrays, rows.counts
+        sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
+        for name in self._columns:
+            if name not in arrays:
+                arrays[name] = _virtual(name, topic, partition, sources, rows.reasons, messages)
+        return Decoded(
+            rows=pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], schema=self.arrow_schema),
+            owners=None if counts is None else np.repeat(np.arange(len(counts)), counts),
+            messages=len(messages),
+            broken=tuple(broken(topic, partition, messages[i], reason) for i, reason in rows.reasons.items()),
+        )
+
+    def _by_block(self, block: Block, messages: Sequence[Message]) -> _Rows:
+        """Return the block's rows, with those of doubtful messages as `_by_objects` reads them."""
+        columns = [self._schema.columns[position] for position in block.arrays]
+        arrays = {
+            column.name: self._filled(array, column)
+            for column, array in zip(columns, block.arrays.values(), strict=True)
+        }
+        doubtful = block.doubtful
+        if not len(doubtful):
+            return _Rows(arrays, None, {})
+        others = self._by_objects([messages[index] for index in doubtful])
+        own = [1] * len(doubtful) if others.counts is None else others.counts
+        counts = np.ones(len(messages), np.int64)
+        counts[doubtful] = own
+        pieces = _pieces(doubtful.tolist(), own, len(messages))
+        merged = {
+            name: pa.concat_arrays([(others.arrays[name] if is_own else array)[cut] for is_own, cut in pieces])
+            for name, array in arrays.items()
+        }
+        return _Rows(merged, counts.tolist(), {int(doubtful[index]): why for index, why in others.reasons.items()})
+
+    def _by_objects(self, messages: Sequence[Message]) -> _Rows:
         records, counts, reasons = self._read_all(messages)
         try:
             arrays = self._arrays(records)
         except (BadValueError, *MISFITS):
             records, counts, reasons = self._without_misfits(messages)
             arrays = self._arrays(records)
-        sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
         for name in self._columns:
             if name not in arrays and name in ENVELOPE_FIELDS:
                 values = list(map(operator.attrgetter(ENVELOPE_FIELDS[name]), records))
                 arrays[name] = array_of(values, ENVELOPE_COLUMNS[name])
-            elif name not in arrays:
-                arrays[name] = _virtual(name, topic, partition, sources, reasons, messages)
-        return Decoded(
-            rows=pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], schema=self.arrow_schema),
-            owners=None if counts is None else np.repeat(np.arange(len(counts)), counts),
-            messages=len(messages),
-            broken=tuple(broken(topic, partition, messages[i], reason) for i, reason in reasons.items()),
-        )
+        return _Rows(arrays, counts, reasons)
 
     def _read_all(self, messages: Sequence[Message]) -> tuple[Records, Sequence[int] | None, dict[int, str]]:
         """Return records, rows by message (None: one each) and reasons by index of a broken message."""
@@ -232,12 +275,15 @@ class Decoder:
         arrays = {}
         for position, values in zip(self._converted, self._reader.columns(records, self._converted), strict=True):
             column = self._schema.columns[position]
-            array = self._reader.array(values, column)
-            default = self._defaults.get(column.name)
-            if default is not None and not column.nullable and array.null_count:
-                array = array.fill_null(pa.scalar(default, array.type))
-            arrays[column.name] = array
+            arrays[column.name] = self._filled(self._reader.array(values, column), column)
         return arrays
+
+    def _filled(self, array: pa.Array, column: Column) -> pa.Array:
+        """Return the column with its default where NULL was given and none may be."""
+        default = self._defaults.get(column.name)
+        if default is None or column.nullable or not array.null_count:
+            return array
+        return array.fill_null(pa.scalar(default, array.type))
 
 
 def column_type(schema: Schema, name: str) -> DataType:
@@ -246,6 +292,30 @@ def column_type(schema: Schema, name: str) -> DataType:
     if column is not None:
         return column.type
     return VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS.get(name) or ENVELOPE_COLUMNS[name]
+
+
+def _block_reader(
+    schema: Schema, config: KafkaConfig, defaults: Mapping[str, object], loader: KernelLoader
+) -> BlockReader | None:
+    """Return what reads blocks of such messages; None: each of them is for its reader."""
+    is_plain = format_of(config).is_objects and config.envelope is Envelope.NONE
+    if not is_plain or not BlockReader.can_read(schema):
+        return None
+    return BlockReader(schema, skip_unknown=config.skip_unknown, defaults=defaults, loader=loader)
+
+
+def _pieces(doubtful: Sequence[int], counts: Sequence[int], messages: int) -> list[tuple[bool, slice]]:
+    """Return the slices of a block's rows, in order: whether they are of the doubtful messages, and where there.
+
+    `counts`: rows of each doubtful message.
+    """
+    pieces: list[tuple[bool, slice]] = []
+    ends = np.cumsum(counts).tolist()
+    after = 0
+    for index, count, end in zip(doubtful, counts, ends, strict=True):
+        pieces += [(False, slice(after, index)), (True, slice(end - count, end))]
+        after = index + 1
+    return [*pieces, (False, slice(after, messages))]
 
 
 def _flat(rows: Sequence[Sequence[Record]], reasons: dict[int, str]) -> tuple[list[Record], list[int], dict[int, str]]:

@@ -103,6 +103,7 @@ def test_values(data_type: Kind | DataType, text: str, value: Any) -> None:
         (Map(Simple(Kind.STRING), Simple(Kind.INT32)), '{"\\ud800": 1}', None),
         (Kind.INT64, "1" * 5000, None),
         (Kind.FLOAT64, "1" * 5000, None),
+        (Kind.FLOAT64, f"1e{2**64}", None),
         (Kind.BINARY, '"AP8"', None),
     ],
 )
