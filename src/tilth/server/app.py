@@ -27,6 +27,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from tilth.base import tracing
 from tilth.base.clock import Clock
@@ -64,6 +65,7 @@ from tilth.server.reader_routes import OutsideReading, ReaderRoutes
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse
+from tilth.server.threads import CallThreads
 from tilth.server.watch import Watches, read_watch
 from tilth.server.write_routes import OutsideWriting, WriteRoutes
 from tilth.statements.inserts.arrow_streams import read_rows
@@ -79,6 +81,8 @@ SHORT_CALLS_MAX = 8
 STATUS_CALLS_MAX = 32
 #: Bodies up to this size are always read: KILL QUERY is one.
 FREE_BODY_BYTES = 64 * KIB
+#: A smaller answer is sent as a whole, without a thread for each of its pieces.
+WHOLE_BYTES_MAX = 64 * KIB
 #: Headers are for short texts; the body of a JSON answer has all of it.
 HEADER_MESSAGE_CHARACTERS_MAX = 2_000
 HEADER_NOTICE_CHARACTERS_MAX = 300
@@ -221,6 +225,27 @@ def build_app(context: AppContext) -> Starlette:
     )
 
 
+class _Endpoint:
+    """ASGI application of one route; it answers what its handler raises."""
+
+    def __init__(self, path: str, handler: Callable[[Request], Awaitable[Response]], ids: IdSource) -> None:
+        self._path = path
+        self._handler = handler
+        self._ids = ids
+        self.__doc__ = handler.__doc__
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[ROUTE_KEY] = self._path
+        try:
+            response = await self._handler(Request(scope, receive, send))
+        except ClientDisconnect:
+            _log.info("client_left", route=self._path)
+            response = Response(status_code=400)
+        except Exception as error:
+            response = error_response(error, self._ids)
+        await response(scope, receive, send)
+
+
 class _Api:
     """Handlers of the routes. The event loop only reads and writes; calls to the rooms run in threads."""
 
@@ -234,6 +259,7 @@ class _Api:
             what="the bodies of requests",
             setting="server.insert-memory",
         )
+        self._threads = CallThreads("tilth-call")
         self._short_calls = CapacityLimiter(SHORT_CALLS_MAX)
         self._status_calls = CapacityLimiter(STATUS_CALLS_MAX)
         self.readers = ReaderRoutes(context.snapshots, self, lambda request: _origin(request).shown)
@@ -241,18 +267,7 @@ class _Api:
         self._watches = Watches(context.clock, context.ids, self._watched)
 
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
-        async def endpoint(request: Request) -> Response:
-            request.scope[ROUTE_KEY] = path
-            try:
-                return await handler(request)
-            except ClientDisconnect:
-                _log.info("client_left", route=path)
-                return Response(status_code=400)
-            except Exception as error:
-                return error_response(error, self._context.ids)
-
-        endpoint.__doc__ = handler.__doc__
-        route = Route(path, endpoint, methods=list(methods))
+        route = Route(path, _Endpoint(path, handler, self._context.ids), methods=list(methods))
         # Starlette adds HEAD to every GET; a HEAD that pins a snapshot would have nobody to unpin it.
         route.methods = set(methods)
         return route
@@ -437,23 +452,18 @@ class _Api:
                 pass
             origin.cancel("its client, which closed the connection")
 
-        # A group wraps what is raised in it, so nothing is.
-        outcome: list[T] = []
-        failure: Exception | None = None
-        async with anyio.create_task_group() as group:
-            group.start_soon(watch)
-            try:
-                outcome.append(await anyio.to_thread.run_sync(act, limiter=self._long_calls))
-            except Exception as error:
-                failure = error
-            group.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return outcome[0]
+        watching = asyncio.create_task(watch())
+        try:
+            if body is None or body.is_whole:
+                return await self._threads.run(act)
+            # Its thread calls back for the pieces of the body.
+            return await anyio.to_thread.run_sync(act, limiter=self._long_calls)
+        finally:
+            watching.cancel()
 
     async def run_long(self, act: Callable[[], T]) -> T:
         """Run it in a thread that nobody else waits for."""
-        return await anyio.to_thread.run_sync(act, limiter=self._long_calls)
+        return await self._threads.run(act)
 
     async def _run_status(self, act: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(act, limiter=self._status_calls)
@@ -512,12 +522,10 @@ def _answer(answer: Answer, form: Format, origin: Origin) -> Response:
             raise
         return RowsResponse(first, pieces, stream, origin, media_type=form.media_type, headers=headers)
     pieces = form.encode(answer.table, answer.columns, summary)
-    first = next(pieces, b"")
-    return StreamingResponse(_joined(first, pieces), media_type=form.media_type, headers=headers)
-
-
-def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
-    return filter(None, chain((first,), others))
+    first, is_whole = first_pieces(pieces, WHOLE_BYTES_MAX, lambda _: None)
+    if is_whole:
+        return Response(first, media_type=form.media_type, headers=headers)
+    return StreamingResponse(filter(None, chain((first,), pieces)), media_type=form.media_type, headers=headers)
 
 
 def _header(summary: Summary) -> str:
