@@ -6,12 +6,16 @@ Tests: tests/unit/formats/test_cell_values.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 
 from tilth.base.errors import InvalidInputError
 from tilth.formats import kinds
 from tilth.formats.format import Format
+
+#: Headers whose formats are kept: clients send few different ones.
+HEADERS_CACHED = 256
 
 
 def _formats() -> Iterator[Format]:
@@ -52,6 +56,7 @@ def answer_format(name: str) -> Format:
     return found
 
 
+@lru_cache(HEADERS_CACHED)
 def accepted_format(accept: str) -> Format:
     """Return the first format of an Accept header that is known; JSON when the header names none of them."""
     for item in accept.split(","):
@@ -61,6 +66,7 @@ def accepted_format(accept: str) -> Format:
     return _BY_NAME["json"]
 
 
+@lru_cache(HEADERS_CACHED)
 def body_format(content_type: str) -> Format | None:
     """Return the format of rows with this Content-Type; None: there is none."""
     return _of_media_type(content_type, _body_type)

@@ -21,13 +21,11 @@ import msgspec
 import pyarrow as pa
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from tilth.base import tracing
 from tilth.base.clock import Clock
@@ -53,15 +51,11 @@ from tilth.server.bodies import (
     without_begin,
 )
 from tilth.server.calls import Calls, calls_route
-from tilth.server.count import ROUTE_KEY, Counted
-from tilth.server.errors import (
-    BadRequestError,
-    MethodNotAllowedError,
-    error_response,
-)
+from tilth.server.count import Counted
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.origin import Guard, admission
 from tilth.server.reader_routes import OutsideReading, ReaderRoutes
+from tilth.server.routing import Answering, App, Endpoint
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse
@@ -71,7 +65,7 @@ from tilth.server.write_routes import OutsideWriting, WriteRoutes
 from tilth.statements.inserts.arrow_streams import read_rows
 from tilth.statements.inserts.bodies.heads import InsertHead, read_head, route_head
 from tilth.statements.inserts.bodies.streamed import is_cut
-from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError
+from tilth.warehouse.remote.errors import BadBodyError
 
 #: Not a session setting, though it travels like one.
 DATABASE = "database"
@@ -81,6 +75,8 @@ SHORT_CALLS_MAX = 8
 STATUS_CALLS_MAX = 32
 #: Bodies up to this size are always read: KILL QUERY is one.
 FREE_BODY_BYTES = 64 * KIB
+#: Time after which the connection of a statement's client is watched.
+UNWATCHED_SECONDS = 0.05
 #: A smaller answer is sent as a whole, without a thread for each of its pieces.
 WHOLE_BYTES_MAX = 64 * KIB
 #: Headers are for short texts; the body of a JSON answer has all of it.
@@ -218,32 +214,7 @@ def build_app(context: AppContext) -> Starlette:
             expose_headers=(QUERY_ID_HEADER, SUMMARY_HEADER),
         )
         middleware.append(shared)
-    return Starlette(
-        routes=routes,
-        middleware=middleware,
-        exception_handlers={HTTPException: api.not_routed},
-    )
-
-
-class _Endpoint:
-    """ASGI application of one route; it answers what its handler raises."""
-
-    def __init__(self, path: str, handler: Callable[[Request], Awaitable[Response]], ids: IdSource) -> None:
-        self._path = path
-        self._handler = handler
-        self._ids = ids
-        self.__doc__ = handler.__doc__
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[ROUTE_KEY] = self._path
-        try:
-            response = await self._handler(Request(scope, receive, send))
-        except ClientDisconnect:
-            _log.info("client_left", route=self._path)
-            response = Response(status_code=400)
-        except Exception as error:
-            response = error_response(error, self._ids)
-        await response(scope, receive, send)
+    return App(routes=routes, middleware=[*middleware, Middleware(Answering, ids=context.ids)])
 
 
 class _Api:
@@ -267,25 +238,10 @@ class _Api:
         self._watches = Watches(context.clock, context.ids, self._watched)
 
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
-        route = Route(path, _Endpoint(path, handler, self._context.ids), methods=list(methods))
+        route = Route(path, Endpoint(path, handler, self._context.ids), methods=list(methods))
         # Starlette adds HEAD to every GET; a HEAD that pins a snapshot would have nobody to unpin it.
         route.methods = set(methods)
         return route
-
-    async def not_routed(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        path = request.url.path
-        if error.status_code == 405:
-            hint = f"this path accepts {dict(error.headers or {}).get('Allow', 'another method')}"
-            answer = error_response(
-                MethodNotAllowedError(method=request.method, path=path, hint=hint), self._context.ids
-            )
-            answer.headers.update(error.headers or {})
-            return answer
-        if error.status_code == 404:
-            hint = "GET / lists what is served"
-            return error_response(RouteNotFoundError(path=path, hint=hint), self._context.ids)
-        return error_response(BadRequestError(reason=error.detail), self._context.ids)
 
     async def sql(self, request: Request) -> Response:
         """Run the statement in the body, one statement in UTF-8.
@@ -441,8 +397,9 @@ class _Api:
     async def _run_statement(
         self, request: Request, origin: Origin, act: Callable[[], T], body: ReceivedBody | None = None
     ) -> T:
-        """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled. The thread
-        may consume the rest of a body, and detects itself that the client leaves before it is over.
+        """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled, but for one
+        that is over within `UNWATCHED_SECONDS`. The thread may consume the rest of a body, and detects itself that the
+        client leaves before it is over.
         """
 
         async def watch() -> None:
@@ -452,14 +409,20 @@ class _Api:
                 pass
             origin.cancel("its client, which closed the connection")
 
-        watching = asyncio.create_task(watch())
+        watching: list[asyncio.Task[None]] = []
+        # Most statements are over before a task for this would have begun.
+        timer = asyncio.get_running_loop().call_later(
+            UNWATCHED_SECONDS, lambda: watching.append(asyncio.create_task(watch()))
+        )
         try:
             if body is None or body.is_whole:
                 return await self._threads.run(act)
             # Its thread calls back for the pieces of the body.
             return await anyio.to_thread.run_sync(act, limiter=self._long_calls)
         finally:
-            watching.cancel()
+            timer.cancel()
+            for task in watching:
+                task.cancel()
 
     async def run_long(self, act: Callable[[], T]) -> T:
         """Run it in a thread that nobody else waits for."""

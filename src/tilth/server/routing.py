@@ -1,0 +1,97 @@
+"""From a request to the handler of its route, and what is answered where there is none.
+
+Covers: the application, answers of errors that handlers raise. Does not cover: which routes there are (app.py), which
+requests are refused before (origin.py).
+Always holds: every request gets one answer, also where its handler is broken.
+
+Tests: tests/unit/server/test_app.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tilth.base.ids import IdSource
+from tilth.base.logs import Log
+from tilth.server.count import ROUTE_KEY
+from tilth.server.errors import BadRequestError, MethodNotAllowedError, error_response
+from tilth.warehouse.remote.errors import RouteNotFoundError
+
+_log = Log("server")
+
+
+class App(Starlette):
+    """Starlette without its own layers for errors, of which each costs as much as a route: routes and `Answering`
+    answer whatever is raised.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = self.router
+        for layer, arguments, options in reversed(self.user_middleware):
+            app = layer(app, *arguments, **options)
+        return app
+
+
+class Answering:
+    """ASGI middleware that answers requests for which there is no route, and defects of files and their routes."""
+
+    def __init__(self, app: ASGIApp, *, ids: IdSource) -> None:
+        self._app = app
+        self._ids = ids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            if has_begun:
+                raise
+            answer = _not_routed(scope, error, self._ids)
+            await answer(scope, receive, send)
+
+
+def _not_routed(scope: Scope, error: Exception, ids: IdSource) -> Response:
+    if not isinstance(error, HTTPException):
+        return error_response(error, ids)
+    path = scope["path"]
+    if error.status_code == 405:
+        hint = f"this path accepts {dict(error.headers or {}).get('Allow', 'another method')}"
+        answer = error_response(MethodNotAllowedError(method=scope["method"], path=path, hint=hint), ids)
+        answer.headers.update(error.headers or {})
+        return answer
+    if error.status_code == 404:
+        return error_response(RouteNotFoundError(path=path, hint="GET / lists what is served"), ids)
+    return error_response(BadRequestError(reason=error.detail), ids)
+
+
+class Endpoint:
+    """ASGI application of one route; it answers what its handler raises."""
+
+    def __init__(self, path: str, handler: Callable[[Request], Awaitable[Response]], ids: IdSource) -> None:
+        self._path = path
+        self._handler = handler
+        self._ids = ids
+        self.__doc__ = handler.__doc__
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[ROUTE_KEY] = self._path
+        try:
+            response = await self._handler(Request(scope, receive, send))
+        except ClientDisconnect:
+            _log.info("client_left", route=self._path)
+            response = Response(status_code=400)
+        except Exception as error:
+            response = error_response(error, self._ids)
+        await response(scope, receive, send)
