@@ -29,6 +29,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.base.metrics import counter
+from tilth.base.threads import KeptThreads
 from tilth.catalog import LabelTakenError, TooManyPartsError
 from tilth.model.table import TableDef
 
@@ -205,6 +206,7 @@ class InsertBatches(Generic[T]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._threads = KeptThreads("tilth-insert-batch")
         self._ids = count()
         self._lock = threading.Lock()
         self._quiet = threading.Condition(self._lock)
@@ -323,9 +325,8 @@ class InsertBatches(Generic[T]):
             self._inserts += len(batch)
             self._batches += 1
         # The rows are those of others too: whichever statement is cancelled, the batch is stored.
-        worker = threading.Thread(target=self._run, args=(table, batch), name="tilth-insert-batch", daemon=True)
         try:
-            worker.start()
+            self._threads.start(lambda: self._run(table, batch))
         except RuntimeError:
             # The system has no thread left.
             self._run(table, batch)

@@ -26,7 +26,7 @@ CHECK_SECONDS = 0.25
 DEFAULT_SLOTS = {
     Queue.QUERY: 16,
     Queue.CHANGE: 4,
-    Queue.INSERT: 64,
+    Queue.INSERT: 128,
     Queue.CONTROL: 32,
     Queue.WATCH: 16,
     Queue.APART: 2,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tilth.ingest.library import secrets_in
     from tilth.ingest.messages.dead import DEAD_LETTER_SCHEMA, accepts_dead_letters, dead_letter_table
     from tilth.ingest.messages.decode import VIRTUAL_COLUMNS
+    from tilth.ingest.messages.objects import ObjectReader
     from tilth.ingest.offsets.reset import GONE, MOVED, OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
     from tilth.ingest.offsets.subscriptions import describe_group_offsets
     from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere

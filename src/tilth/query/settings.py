@@ -53,8 +53,9 @@ def _parse_async(text: str) -> str:
 
 _ASYNC_DOC = (
     "1: an INSERT shares its files and its commit with others that come at about the same time; it is answered when "
-    "they are committed, as otherwise. More inserts a second and fewer small files; a lone insert waits a little "
-    "longer. 0: each INSERT has files and a commit of its own. auto: 1 for tables with `memory_buffer` or UNIQUE KEY."
+    "they are committed, as otherwise. More inserts a second and fewer small files; a batch that is being stored is "
+    "waited for. 0: each INSERT has files and a commit of its own. auto: 1 for tables with `memory_buffer` or UNIQUE "
+    "KEY."
 )
 
 
@@ -174,12 +175,11 @@ class SessionSettings:
     )
     async_insert_busy_timeout_ms: int = session_setting(
         "async_insert_busy_timeout_ms",
-        5,
+        0,
         within(int, 0, 60_000),
         "How long the first INSERT of a batch waits for others. While a commit is under way the next batch gathers "
-        "anyway, so that a few milliseconds are enough: they let inserts that are sent at once share the first commit, "
-        "and a lone client hardly notices. More: fewer commits and fewer, larger segments. Less: a lone insert is "
-        "faster.",
+        "anyway, so that the busier the table is, the larger its batches are. More: fewer commits and fewer, larger "
+        "segments where few clients send. Less: a lone insert is faster.",
         unit="ms",
     )
     async_insert_max_data_size: int = session_setting(

@@ -41,6 +41,7 @@ from tilth.statements.inserts.arrow_streams import check_size
 from tilth.statements.inserts.commit import commit_insert, store
 from tilth.statements.inserts.defaults import computing
 from tilth.statements.inserts.named_rows import completed
+from tilth.statements.inserts.objects import read_objects
 from tilth.statements.inserts.rows import (
     OP,
     check_deletes,
@@ -79,7 +80,9 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
         reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         target, form = target_of(table), statement.format
         options = RowOptions(csv_delimiter=call.settings.csv_delimiter, skip_unknown=call.settings.skip_unknown)
-        rows = read_rows(target, names, form, statement.data, reading=reading, compute=compute, options=options)
+        rows = read_objects(target, names, form, statement.data, reading=reading, options=options)
+        if rows is None:
+            rows = read_rows(target, names, form, statement.data, reading=reading, compute=compute, options=options)
         return _stored(services, call, table, rows)
 
     return done_once(services, call, table, statement.columns, act)
