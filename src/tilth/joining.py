@@ -22,6 +22,7 @@ from tilth.catalog import (
     CatalogMovedError,
     CatalogSettings,
     FollowedKV,
+    GroupedKV,
     KeyValue,
     PostgresKV,
     PostgresWatch,
@@ -86,7 +87,7 @@ def open_store(
         )
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
     followed = FollowedKV(own, is_journaled) if settings.journal_seconds else None
-    return OpenStore(store=followed or own, location=own.path, followed=followed, liveness=None)
+    return OpenStore(store=GroupedKV(followed or own), location=own.path, followed=followed, liveness=None)
 
 
 def check_not_moved(catalog: Catalog) -> None:

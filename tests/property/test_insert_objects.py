@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -55,6 +56,11 @@ _texts = st.lists(_rows | _junk, max_size=4).flatmap(
 )
 
 
+def shown(rows: pa.Table, target: InsertTarget) -> str:
+    """The rows as the table stores them; NaN is NaN here, and -0.0 is not 0.0."""
+    return str(conform(rows, target.schema).to_pylist())
+
+
 @given(_texts, st.sampled_from([*TYPES, "none"]), st.booleans())
 @example('{"i": 1, "i": "2"}', "i", True)
 @example('{"i": 1}\n{"I": 2}', "none", True)
@@ -67,7 +73,7 @@ def test_what_is_read_in_c_is_what_is_read_by_value(text: str, required: str, ha
     if found is None:
         return
     wanted = read_rows(target, (), "JSONEachRow", text, reading=Reading(), compute=lambda *_: {})
-    assert conform(found, target.schema).equals(conform(wanted, target.schema))
+    assert shown(found, target) == shown(wanted, target)
 
 
 @given(st.sampled_from(list(TYPES)), st.sampled_from(HOSTILE))
@@ -80,7 +86,7 @@ def test_one_hostile_value_is_the_same_value_or_refused(name: str, value: str) -
     except TilthError:
         assert found is None
         return
-    assert found is None or conform(found, target.schema).equals(conform(wanted, target.schema))
+    assert found is None or shown(found, target) == shown(wanted, target)
 
 
 def test_plain_rows_are_read_in_c() -> None:

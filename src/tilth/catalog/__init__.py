@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         write_view,
     )
     from tilth.catalog.kv.followed import FollowedKV, KeyChanges
+    from tilth.catalog.kv.grouped import GroupedKV
     from tilth.catalog.kv.memory import MemoryKV
     from tilth.catalog.kv.postgres import PostgresKV
     from tilth.catalog.kv.postgres_address import parse_postgres

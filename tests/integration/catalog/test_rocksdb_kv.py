@@ -12,9 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from tilth.base.full import StoreFullError
 from tilth.base.rand import new_rng
-from tilth.catalog import KeyValue, NewerFormatError, RocksKV, StoreClosedError, StoreIOError, StoreLockedError
+from tilth.catalog import (
+    GroupedKV,
+    KeyValue,
+    NewerFormatError,
+    RocksKV,
+    StoreClosedError,
+    StoreIOError,
+    StoreLockedError,
+)
 from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, rocksdb
+from tilth.catalog.kv.protocol import Commit
 from tilth.testing import FaultyKV, RetryingKV, check_kv
 
 pytestmark = pytest.mark.integration
@@ -41,6 +51,44 @@ def test_rocksdb_passes_the_suite(make: Callable[[], KeyValue]) -> None:
 def test_rocksdb_behind_faults_passes_the_suite(make: Callable[[], KeyValue]) -> None:
     check_kv(lambda: FaultyKV(make(), new_rng(1)))
     check_kv(lambda: RetryingKV(FaultyKV(make(), new_rng(2), commit_rate=0.3, read_rate=0.2)))
+
+
+def test_rocksdb_with_commits_that_are_applied_together_passes_the_suite(make: Callable[[], KeyValue]) -> None:
+    check_kv(lambda: GroupedKV(make()))
+
+
+def test_commits_of_one_write_see_each_other_and_have_versions_of_their_own(tmp_path: Path) -> None:
+    kv = RocksKV(str(tmp_path))
+    old = kv.commit([], {b"old": b"1"}, [])
+    assert isinstance(old, Landed)
+    found = kv.commit_all(
+        [
+            Commit([Absent(b"a")], {b"a": b"1"}, [b"old"]),
+            Commit([Absent(b"a")], {b"x": b"1"}, []),
+            Commit([AtVersion(b"old", old.version)], {b"x": b"2"}, []),
+            Commit([AtVersion(b"a", old.version + 1), Absent(b"old")], {b"a": b"2", b"old": b"2"}, []),
+        ]
+    )
+    assert found == [Landed(old.version + 1), Conflict(b"a"), Conflict(b"old"), Landed(old.version + 2)]
+    kv.close()
+    again = RocksKV(str(tmp_path))
+    assert {key: (each.value, each.version) for key, each in again.scan(b"", None)} == {
+        b"a": (b"2", old.version + 2),
+        b"old": (b"2", old.version + 2),
+    }
+    assert again.commit([], {b"b": b""}, []) == Landed(old.version + 3)
+
+
+def test_where_a_write_fails_none_of_its_commits_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kv = RocksKV(str(tmp_path))
+    kv.commit([], {b"old": b"1"}, [])
+    monkeypatch.setattr(rocksdb, "free_bytes", lambda _: 0)
+    found = kv.commit_all([Commit([], {b"a": b"1"}, []), Commit([Absent(b"b")], {b"b": b"1"}, [])])
+    assert [type(each) for each in found] == [StoreFullError, StoreFullError]
+    assert found[0] is not found[1]
+    monkeypatch.undo()
+    assert [key for key, _ in kv.scan(b"", None)] == [b"old"]
+    assert isinstance(kv.commit([Absent(b"a")], {b"a": b"1"}, []), Landed)
 
 
 def test_content_and_versions_survive_a_restart(tmp_path: Path) -> None:

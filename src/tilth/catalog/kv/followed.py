@@ -14,8 +14,20 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from tilth.base.errors import TilthError
 from tilth.catalog.kv.delegating import DelegatingKV
-from tilth.catalog.kv.protocol import KeyValue, KVOutcome, Landed, Precondition, ReadView, Unknown, ViewUse
+from tilth.catalog.kv.protocol import (
+    Commit,
+    KeyValue,
+    KVOutcome,
+    Landed,
+    Precondition,
+    ReadView,
+    Unknown,
+    ViewUse,
+    commit_all,
+    outcome_of,
+)
 
 #: Limit of the changes that are held until the follower drains them; beyond it they are dropped, and it begins anew.
 HELD_BYTES_MAX = 64 << 20
@@ -42,13 +54,17 @@ class FollowedKV(DelegatingKV):
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
     ) -> KVOutcome:
+        return outcome_of(self.commit_all([Commit(preconditions, puts, deletes)])[0])
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
         with self._lock:
-            outcome = self._inner.commit(preconditions, puts, deletes)
-            if isinstance(outcome, Landed):
-                self._hold(puts, deletes)
-            elif isinstance(outcome, Unknown):
-                self._held = None
-            return outcome
+            outcomes = commit_all(self._inner, commits)
+            for commit, outcome in zip(commits, outcomes, strict=True):
+                if isinstance(outcome, Landed):
+                    self._hold(commit.puts, commit.deletes)
+                elif isinstance(outcome, Unknown):
+                    self._held = None
+            return outcomes
 
     @contextmanager
     def begin(self) -> Iterator[ReadView]:

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from tilth.base.errors import RetryError
+from tilth.base.errors import RetryError, TilthError
 from tilth.catalog.kv.incarnation import Incarnation
 
 #: Keys below this one are the store's own.
@@ -96,6 +96,15 @@ class Unknown:
 KVOutcome = Landed | Conflict | Unknown
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Arguments of `KeyValue.commit`."""
+
+    preconditions: Sequence[Precondition]
+    puts: Mapping[bytes, bytes]
+    deletes: Collection[bytes]
+
+
 class ViewMovedError(RetryError):
     """keys of the catalog changed while they were read"""
 
@@ -162,3 +171,31 @@ class KeyValue(ReadView, Protocol):
 
     def close(self) -> None:
         """End the use of the store; calling it again does nothing."""
+
+
+@runtime_checkable
+class CommitsTogether(Protocol):
+    """A store to which several commits cost about as much as one."""
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+        """Apply commits as `commit` does, one after the other; return the outcome of each, or what it raises."""
+
+
+def commit_all(store: KeyValue, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+    """Apply commits to any store, one after the other; return the outcome of each, or what it raises."""
+    if isinstance(store, CommitsTogether):
+        return store.commit_all(commits)
+    outcomes: list[KVOutcome | TilthError] = []
+    for each in commits:
+        try:
+            outcomes.append(store.commit(each.preconditions, each.puts, each.deletes))
+        except TilthError as error:
+            outcomes.append(error)
+    return outcomes
+
+
+def outcome_of(found: KVOutcome | TilthError) -> KVOutcome:
+    """Return an outcome, or raise the error in its place."""
+    if isinstance(found, TilthError):
+        raise found
+    return found

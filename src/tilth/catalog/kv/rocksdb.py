@@ -13,6 +13,7 @@ Tests: tests/integration/catalog/test_rocksdb_kv.py.
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import os
 import struct
@@ -46,6 +47,7 @@ from tilth.catalog.kv.incarnation import ONLY
 from tilth.catalog.kv.protocol import (
     FIRST_KEY,
     Absent,
+    Commit,
     Conflict,
     KVOutcome,
     Landed,
@@ -55,6 +57,7 @@ from tilth.catalog.kv.protocol import (
     Unknown,
     Versioned,
     ViewUse,
+    outcome_of,
 )
 
 _SEQUENCE_KEY = b"\x00sequence"
@@ -134,22 +137,20 @@ class RocksKV:
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
     ) -> KVOutcome:
-        assert all(key >= FIRST_KEY for key in (*puts, *deletes))
+        return outcome_of(self.commit_all([Commit(preconditions, puts, deletes)])[0])
+
+    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+        """Apply commits in their order, in one write that waits for the disk once: all of them, or none."""
+        assert all(key >= FIRST_KEY for each in commits for key in (*each.puts, *each.deletes))
         with self._lock:
-            if self._is_broken:
-                self._reopen()
-            self._check_room()
-            with _reading(self.path):
-                for precondition in preconditions:
-                    if isinstance(precondition, TimeReached):
-                        # The store has no clock of its own to compare with.
-                        continue
-                    found = self._db.get(precondition.key)
-                    version = None if found is None else _U64.unpack_from(found)[0]
-                    wanted = None if isinstance(precondition, Absent) else precondition.version
-                    if version != wanted:
-                        return Conflict(precondition.key)
-            return self._write(puts, deletes)
+            try:
+                if self._is_broken:
+                    self._reopen()
+                self._check_room()
+                return self._write_all(commits)
+            except TilthError as error:
+                # Each has an error of its own: a raised one is changed by whoever raises it.
+                return [error, *(copy.copy(error) for _ in commits[1:])]
 
     def confirm(self) -> None:
         """Do nothing: every commit that a view shows has been synced to the disk."""
@@ -168,27 +169,64 @@ class RocksKV:
                     self._reopen()
         return self._db
 
-    def _write(self, puts: Mapping[bytes, bytes], deletes: Collection[bytes]) -> KVOutcome:
-        sequence = self._sequence + 1
-        mark = _U64.pack(sequence)
+    def _write_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+        """Hold the lock."""
+        sequence = self._sequence
+        #: Versions of the keys that earlier ones of these commits write; None: deleted.
+        written: dict[bytes, int | None] = {}
         batch = WriteBatch(raw_mode=True)
-        for key in deletes:
-            batch.delete(key)
-        for key, value in puts.items():
-            batch.put(key, mark + value)
-        batch.put(_SEQUENCE_KEY, mark)
+        outcomes: list[KVOutcome | TilthError] = []
+        for each in commits:
+            broken = self._broken_key(each.preconditions, written)
+            if broken is not None:
+                outcomes.append(Conflict(broken))
+                continue
+            sequence += 1
+            mark = _U64.pack(sequence)
+            for key in each.deletes:
+                batch.delete(key)
+                written[key] = None
+            for key, value in each.puts.items():
+                batch.put(key, mark + value)
+                written[key] = sequence
+            outcomes.append(Landed(sequence))
+        if sequence == self._sequence:
+            return outcomes
+        batch.put(_SEQUENCE_KEY, _U64.pack(sequence))
         try:
             self._db.write(batch, self._sync)
         except DbClosedError as error:
             raise StoreClosedError(path=self.path) from error
         # rocksdict raises bare Exceptions for what goes wrong in RocksDB.
         except Exception as error:
-            return self._after_failed_write(sequence, error)
+            unknown = self._after_failed_write(sequence, error)
+            if unknown is not None:
+                return [unknown if isinstance(each, Landed) else each for each in outcomes]
         self._sequence = sequence
-        return Landed(sequence)
+        return outcomes
 
-    def _after_failed_write(self, sequence: int, error: Exception) -> KVOutcome:
-        """The log may or may not hold the batch: opening the database anew shows which."""
+    def _broken_key(self, preconditions: Sequence[Precondition], written: Mapping[bytes, int | None]) -> bytes | None:
+        """Return the key of the first precondition that does not hold; None: all hold."""
+        with _reading(self.path):
+            for precondition in preconditions:
+                if isinstance(precondition, TimeReached):
+                    # The store has no clock of its own to compare with.
+                    continue
+                key = precondition.key
+                if key in written:
+                    version = written[key]
+                else:
+                    found = self._db.get(key)
+                    version = None if found is None else _U64.unpack_from(found)[0]
+                if version != (None if isinstance(precondition, Absent) else precondition.version):
+                    return key
+        return None
+
+    def _after_failed_write(self, sequence: int, error: Exception) -> Unknown | None:
+        """Return None if the batch is there all the same; raise the error if it is not.
+
+        The log may or may not hold the batch: opening the database anew shows which.
+        """
         _log.error("catalog_write_failed", error=error, path=self.path)
         self._is_broken = True
         try:
@@ -196,7 +234,7 @@ class RocksKV:
         except UnavailableError:
             return Unknown(f"the catalog could not be written: {error}")
         if self._sequence >= sequence:
-            return Landed(sequence)
+            return None
         full = full_error(error, folder=self.path)
         if full is not None:
             raise full from error
