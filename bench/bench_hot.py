@@ -6,7 +6,8 @@ Everything goes through the doors that a user has: a `tilth serve` process, HTTP
 
     wide       500 columns, messages of 7.5 KB in rounds of 1,000 (half a second at 2,000 messages a second): a table
                with memory_buffer = 1 over one without, the same topic, passes in turn. Beside it: rounds of 65,536.
-    inserts    10,000 INSERTs of 100 rows, one after the other, each answered after its commit.
+    inserts    10,000 INSERTs of 100 rows, one after the other, each answered after its commit; then those of 100
+               clients at once, and of one beside 20 that SELECT.
     visible    2,000 messages a second, rounds of 500 ms, flushes and merges meanwhile; from the call that produced a
                row to the end of the SELECT that showed it. Beside it the Iceberg and Delta sinks, as the kit has them.
     upserts    a table of 10 M rows with a unique key: a query of it clean, with 1 % of its rows changed, and compacted;
@@ -36,9 +37,13 @@ from tools.node_process import NodeProcess
 FIGURES = {
     "wide_ratio": ("x", 3.0, True),
     "wide_ratio_large_rounds": ("x", None, True),
-    "insert100_p50_ms": ("ms", 50.0, False),
+    "insert100_p50_ms": ("ms", 5.0, False),
     "insert100_p99_ms": ("ms", 200.0, False),
     "insert100_last_over_first": ("x", None, False),
+    "inserts_s_100_clients": ("/s", 2_000.0, True),
+    "inserts_s_100_clients_json": ("/s", 2_000.0, True),
+    "insert_beside_readers_p50_ms": ("ms", 50.0, False),
+    "disk_sync_ms": ("ms", None, False),
     "visible_p50_s": ("s", 0.7, False),
     "visible_p99_s": ("s", 1.5, False),
     "upsert_rows_s": ("rows/s", 30_000.0, True),

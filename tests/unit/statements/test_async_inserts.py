@@ -88,7 +88,8 @@ def test_the_statement_decides_then_the_table(
     if of_table:
         world.run(f"ALTER TABLE plain MODIFY SETTING async_insert = '{of_table}'")
     before = world.clock.monotonic()
-    world.run("INSERT INTO plain VALUES (1)", settings={"async_insert": of_statement})
+    settings = {"async_insert": of_statement, "async_insert_busy_timeout_ms": "5"}
+    world.run("INSERT INTO plain VALUES (1)", settings=settings)
     # Whoever leads a group waits for others; the clock moves by that.
     assert (world.clock.monotonic() > before) is is_grouped
 

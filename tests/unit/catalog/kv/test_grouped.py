@@ -41,7 +41,7 @@ class Slow(MemoryKV):
 
 
 def run_together(store: Slow, first: Commit, others: Sequence[Commit]) -> list[KVOutcome | BaseException]:
-    """Commits all others while the first is being applied, in their order; all outcomes, that of the first before them."""
+    """Commits all others while the first is being applied, in their order; the outcomes of all, the first one first."""
     grouped = GroupedKV(store)
     found: dict[int, KVOutcome | BaseException] = {}
 
