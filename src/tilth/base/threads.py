@@ -3,8 +3,6 @@
 Covers: a thread for each work that is under way. Does not cover: how many there may be (control/slots.py), results
 (server/threads.py).
 Always holds: no work waits for the end of another one; a thread that nobody needs for `IDLE_SECONDS` ends.
-
-Tests: tests/unit/base/test_threads.py.
 """
 
 from __future__ import annotations

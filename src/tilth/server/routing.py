@@ -1,4 +1,4 @@
-"""From a request to the handler of its route, and what is answered where there is none.
+"""The application: a request gets to the handler of its route, or an answer that there is none.
 
 Covers: the application, answers of errors that handlers raise. Does not cover: which routes there are (app.py), which
 requests are refused before (origin.py).

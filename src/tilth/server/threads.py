@@ -4,8 +4,6 @@ Covers: a thread for each call that waits, results on their way back to the loop
 may be (control/slots.py).
 Always holds: results that come at about the same time wake the loop once; a call that nobody awaits any more is made to
 its end.
-
-Tests: tests/unit/server/test_threads.py.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ outcome of its own commit, or an error of its own; commits are applied in the or
     idle --commit--> applying --done, others came: the first of them applies all--> applying
      ^                  |
      +------------------+ done, nobody
-
-Tests: tests/unit/catalog/kv/test_grouped.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Protocol of the catalog's key-value stores. Pure: nouns and protocols.
 
 Keys that start with a zero byte belong to the store itself; nobody else may write them and no scan shows them.
+
+Tests: tests/unit/catalog/kv/test_grouped.py.
 """
 
 from __future__ import annotations
@@ -195,7 +197,7 @@ def commit_all(store: KeyValue, commits: Sequence[Commit]) -> list[KVOutcome | T
 
 
 def outcome_of(found: KVOutcome | TilthError) -> KVOutcome:
-    """Return an outcome, or raise the error in its place."""
+    """Return the outcome if it is one, and raise it if it is an error."""
     if isinstance(found, TilthError):
         raise found
     return found
