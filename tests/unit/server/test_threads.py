@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import threading
+from functools import partial
 
 import pytest
 
@@ -16,7 +18,7 @@ def test_each_call_gets_its_own_result() -> None:
     threads = CallThreads("test-calls")
 
     async def run() -> list[int]:
-        return await asyncio.gather(*(threads.run(lambda number=number: number * 2) for number in range(200)))
+        return await asyncio.gather(*(threads.run(partial(operator.mul, number, 2)) for number in range(200)))
 
     assert asyncio.run(run()) == [number * 2 for number in range(200)]
     # A later loop, as each request of a test has one.
@@ -32,7 +34,7 @@ def test_an_error_is_raised_where_it_is_awaited_and_nowhere_else() -> None:
         return number
 
     async def run() -> list[int | BaseException]:
-        calls = (threads.run(lambda number=number: fail(number)) for number in range(6))
+        calls = (threads.run(partial(fail, number)) for number in range(6))
         return await asyncio.gather(*calls, return_exceptions=True)
 
     found = asyncio.run(run())
