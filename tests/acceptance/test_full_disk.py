@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pyarrow as pa
 import pytest
 
+from tests.waiting import wait_until
 from tilth.client import ServerError
 from tools.node_process import NodeProcess
 
@@ -126,10 +127,3 @@ def post(node: NodeProcess, text: str) -> httpx.Response:
 
 def code_of(response: httpx.Response) -> str:
     return str(response.json()["error"]["code"])
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

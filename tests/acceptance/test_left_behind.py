@@ -7,30 +7,21 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.waiting import wait_until
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.acceptance
-SECONDS_MAX = 180.0
 LARGE = "SELECT id, repeat('x', 100) AS s FROM range(4000000)"
 
 
 def files_below(*folders: Path) -> int:
     """Files that are not the tables', the catalog's or a log's."""
     return sum(1 for folder in folders for each in folder.rglob("*") if not each.is_dir())
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def kill_jvm(node: NodeProcess) -> None:

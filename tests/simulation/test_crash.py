@@ -5,10 +5,11 @@ A real broker, a real node in its own process, real SIGKILLs. Each start arms on
 none: then the process is killed from outside after a random time, now and then amid an ALTER or an expiry. The places
 and their order come from a seed that is printed and new in each run; TILTH_CRASH_SEED sets it, TILTH_CRASH_KILLS how
 often it dies (60: at every place, as `make test-long` does; test_deaths.py dies at all of maintenance in each run, in
-one process). `make test` dies once in each group of KINDS. All the while a client writes, says again what was not
-answered, and looks after each restart whether its rows are there. In the end nothing is lost, nothing is twice, each
-key has its last row, each mutation has changed what was there when it was asked for and nothing else, what was dropped
-comes back or is gone as it should, and on disk there is no file that the catalog does not know.
+one process). `make test` dies once in each group of KINDS, after a first kill at any moment. All the while a client
+writes, says again what was not answered, and looks after each restart whether its rows are there. In the end nothing is
+lost, nothing is twice, each key has its last row, each mutation has changed what was there when it was asked for and
+nothing else, what was dropped comes back or is gone as it should, and on disk there is no file that the catalog does
+not know.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import pytest
 
 from tests.simulation.crash_client import WritingClient, shown_writes
 from tests.simulation.crash_model import DELETES_EACH, FIRST_WRITE_KEY, KEYS, TOPIC, TOPIC_PARTITIONS, Model, Writes
+from tests.waiting import wait_until
 from tilth.base.errors import TilthError
 from tools.broker import Broker
 from tools.node_process import NodeProcess
@@ -34,7 +36,6 @@ pytestmark = pytest.mark.simulation
 SEED = int(os.environ.get("TILTH_CRASH_SEED") or random.SystemRandom().randrange(1 << 32))
 MESSAGES_PER_START = 400
 DIE_SECONDS_MAX = 120.0
-DRAIN_SECONDS_MAX = 120.0
 #: Failpoint and the latest pass at which it strikes.
 POINTS = {
     "round.before_files": 3,
@@ -84,16 +85,14 @@ ANY_MOMENT = "any moment"
 AMID_ALTER = "amid an ALTER"
 AMID_EXPIRY = "amid an expiry"
 
-#: Each run dies once within each of these: a round, a mutation, files that maintenance writes, all its other work,
-#: which removes, and from outside at any moment, amid an ALTER and amid an expiry.
+#: Each run is killed at any moment of its first start, and then once within each of these: a round, a mutation, files
+#: that maintenance writes, all its other work, which removes, and from outside amid a statement.
 KINDS = (
     tuple(place for place in POINTS if place.startswith("round.")),
     tuple(MUTATION_POINTS),
     tuple(place for place in POINTS if place.startswith(WRITING_VERBS)),
     tuple(place for place in (*POINTS, *EXPIRY_POINTS) if not place.startswith(("round.", *WRITING_VERBS))),
-    (ANY_MOMENT,),
-    (AMID_ALTER,),
-    (AMID_EXPIRY,),
+    (AMID_ALTER, AMID_EXPIRY),
 )
 KILLS = int(os.environ.get("TILTH_CRASH_KILLS", str(len(KINDS))))
 
@@ -172,17 +171,19 @@ def drawn_places(draw: random.Random, kills: int) -> list[str]:
 def survive(
     node: NodeProcess, broker: Broker, client: WritingClient, places: Sequence[str], draw: random.Random
 ) -> None:
-    """Dies there, one after the other, and checks in the end."""
+    """Dies at any moment of the first start, then there, one after the other, and checks in the end."""
     broker.create_topic(TOPIC, TOPIC_PARTITIONS)
     node.start()
     node.wait_ready()
     for statement in STATEMENTS:
         node.connection.sql(statement.format(bootstrap=broker.bootstrap))
-    node.kill()
-
     model = Model()
+    model.produce(broker.bootstrap, MESSAGES_PER_START)
     started = time.monotonic()
     client.start()
+    wait_until(lambda: _visible(node, "t") > 0)
+    time.sleep(draw.uniform(0.0, 4.0))
+    node.kill()
     for number, place in enumerate(places, start=1):
         model.produce(broker.bootstrap, MESSAGES_PER_START)
         _start_and_die(node, place, number, model, draw)
@@ -192,14 +193,14 @@ def survive(
     looks = client.looks
     node.start()
     node.wait_ready()
-    _wait(lambda: node.value("SELECT sum(messages) FROM system.ingest_ledger") == len(model.sent))
-    _wait(lambda: node.value("SELECT count(*) FROM system.mutations WHERE NOT is_done") == 0)
-    _wait(lambda: node.value("SELECT count(*) FROM system.trash WHERE is_dropped AND `table` = 'u'") == 1)
+    wait_until(lambda: node.value("SELECT sum(messages) FROM system.ingest_ledger") == len(model.sent))
+    wait_until(lambda: node.value("SELECT count(*) FROM system.mutations WHERE NOT is_done") == 0)
+    wait_until(lambda: node.value("SELECT count(*) FROM system.trash WHERE is_dropped AND `table` = 'u'") == 1)
     node.connection.sql("ALTER TABLE crash.u UNDROP PARTITION '2026-01-01'")
-    _wait(lambda: client.looks > looks or client.has_failed)
+    wait_until(lambda: client.looks > looks or client.has_failed)
     client.stop()
     client.raise_if_failed()
-    _wait(lambda: _is_settled(node))
+    wait_until(lambda: _is_settled(node))
     seconds = time.monotonic() - started
     _check_rows(node, model, client.writes)
     for table in TABLES:
@@ -248,7 +249,7 @@ def _say(node: NodeProcess, words: Callable[[], None]) -> None:
     """Says the statements while rows flow. What an earlier start left to do may kill the node before the last one."""
     try:
         node.wait_ready()
-        _wait(lambda: _visible(node, "t") > 0)
+        wait_until(lambda: _visible(node, "t") > 0)
         words()
     except (TilthError, RuntimeError) as error:
         if not node.wait_end(DIE_SECONDS_MAX):
@@ -295,10 +296,3 @@ def _unknown_files(node: NodeProcess) -> set[str]:
     stems = {Path(name).stem for name in known}
     beside = {name for name in files if Path(name).suffix in SIDECARS and Path(name).stem in stems}
     return (files - beside) ^ known
-
-
-def _wait(is_done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DRAIN_SECONDS_MAX
-    while not is_done():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.codes import WithCode
+from tests.waiting import wait_until
 from tilth.base.clock import SystemClock
 from tilth.base.errors import UnavailableError
 from tilth.catalog.errors import CatalogAwayError, FormerPrimaryError
@@ -52,13 +53,6 @@ def opened(pair: PostgresPair, schema: str = "c") -> PostgresKV:
     return PostgresKV(SystemClock(), parse_postgres(pair.address(schema=schema)))
 
 
-def wait(is_so: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
-
-
 def version(kv: PostgresKV, key: bytes) -> int:
     found = kv.get(key)
     return 0 if found is None else found.version
@@ -79,7 +73,7 @@ def test_no_version_is_given_out_twice_after_a_failover_without_the_tail(pair: P
         pair.fail_over()
         # Both connect at the same time, and only one of them can open the history.
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda each: wait(lambda: _answers(each), "it does not answer"), (one, other)))
+            list(pool.map(lambda each: wait_until(lambda: _answers(each), "it does not answer"), (one, other)))
         assert version(one, b"a") == version(other, b"a") == kept
         again = {put(each, b"a") for _ in range(100) for each in (one, other)}
         assert not again & lost
@@ -96,12 +90,12 @@ def test_each_failover_begins_a_history_and_a_restart_of_the_same_database_does_
         put(kv, b"a")
         pair.primary.kill()
         pair.primary.start()
-        wait(lambda: _answers(kv), "it does not answer")
+        wait_until(lambda: _answers(kv), "it does not answer")
         assert kv.incarnation.number == 1
         for number in (2, 3):
             pair.wait_for_standby()
             pair.fail_over()
-            wait(lambda: _answers(kv), "it does not answer")
+            wait_until(lambda: _answers(kv), "it does not answer")
             assert kv.incarnation.number == number
             pair.add_standby()
     with closing(opened(pair)) as kv:
@@ -116,7 +110,7 @@ def test_a_former_primary_is_refused_by_who_knows_the_later_one(
         put(kv, b"a", b"1")
         pair.wait_for_standby()
         pair.fail_over(keeps_former=True)
-        wait(lambda: _answers(kv), "it does not answer")
+        wait_until(lambda: _answers(kv), "it does not answer")
         put(kv, b"a", b"2")
         pair.return_to_former()
         # Also a connection that has stayed open is refused as soon as its process knows the later history.
@@ -125,7 +119,7 @@ def test_a_former_primary_is_refused_by_who_knows_the_later_one(
         with pytest.raises((FormerPrimaryError, CatalogAwayError)):
             kv.commit([], {b"a": b"3"}, [])
         pair.return_to_primary()
-        wait(lambda: _answers(kv), "it does not go on")
+        wait_until(lambda: _answers(kv), "it does not go on")
         found = kv.get(b"a")
         assert found is not None
         assert found.value == b"2"
@@ -143,7 +137,7 @@ def test_a_commit_whose_answer_was_lost_in_a_failover_is_decided_by_the_new_prim
             waiting = pool.submit(kv.commit, [], {b"a": b"2"}, [])
             blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             with closing(pair.connect()) as looker:
-                wait(lambda: looker.execute(blocked).fetchone() == (1,), "it does not wait")
+                wait_until(lambda: looker.execute(blocked).fetchone() == (1,), "it does not wait")
             pair.fail_over()
             with pytest.raises(CatalogAwayError, match="nothing was applied"):
                 waiting.result()
@@ -158,11 +152,11 @@ def test_a_database_that_was_set_back_is_another_history_for_who_has_seen_more(t
         with closing(PostgresKV(SystemClock(), parse_postgres(database.address()))) as kv:
             put(kv, b"a", b"1")
             database.save_state()
-            wait(lambda: _answers(kv), "it does not answer")
+            wait_until(lambda: _answers(kv), "it does not answer")
             assert kv.incarnation.number == 1
             lost = put(kv, b"a", b"lost")
             database.set_back()
-            wait(lambda: _answers(kv), "it does not answer")
+            wait_until(lambda: _answers(kv), "it does not answer")
             assert kv.incarnation.number == 2
             assert kv.incarnation.timeline == 1
             assert (kv.get(b"a") or pytest.fail("gone")).value == b"1"
@@ -204,7 +198,7 @@ def test_a_commit_is_landed_only_when_the_standby_has_it(
         outcomes: list[object] = []
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(kv.commit, [], {b"a": b"2"}, [])
-            wait(lambda: _waiting(synchronous) >= 1, "it does not wait for the standby")
+            wait_until(lambda: _waiting(synchronous) >= 1, "it does not wait for the standby")
             # Reads go on, and do not show the waiting commit.
             assert (kv.get(b"a") or pytest.fail("gone")).value == b"1"
             synchronous.front.cut()
@@ -217,7 +211,7 @@ def test_a_commit_is_landed_only_when_the_standby_has_it(
         with pytest.raises(CatalogAwayError, match="may not be durable yet"):
             kv.confirm()
         synchronous.mend_replication()
-        wait(lambda: (kv.get(b"a") or pytest.fail("gone")).value == b"2", "it does not land")
+        wait_until(lambda: (kv.get(b"a") or pytest.fail("gone")).value == b"2", "it does not land")
         kv.confirm()
 
 
@@ -234,7 +228,7 @@ def test_a_commit_whose_wait_was_cancelled_is_not_landed_before_a_synchronous_on
             with ThreadPoolExecutor(1) as pool:
                 waiting = pool.submit(kv.commit, [], {b"a": b"2"}, [])
                 with closing(synchronous.connect()) as admin:
-                    wait(lambda admin=admin: bool(admin.execute(cancel).fetchall()), "it does not wait")  # type: ignore[misc]
+                    wait_until(lambda admin=admin: bool(admin.execute(cancel).fetchall()), "it does not wait")  # type: ignore[misc]
                 if is_mended:
                     synchronous.mend_replication()
                 assert isinstance(waiting.result(), Landed if is_mended else Unknown)
@@ -261,7 +255,7 @@ def test_a_server_that_requires_a_standby_commits_nothing_without_one(pair: Post
             return False
 
         # The database applies changed settings a little later.
-        wait(refused, "it commits without a standby")
+        wait_until(refused, "it commits without a standby")
         assert kv.get(b"a") is not None
 
 
@@ -271,19 +265,19 @@ def test_what_commits_wait_for_is_said_within_ten_seconds(synchronous: PostgresP
         watch = kv.database_watch()
         watch.start()
         try:
-            wait(lambda: watch.trouble == "", "it says something")
+            wait_until(lambda: watch.trouble == "", "it says something")
             assert watch.notes == ()
             synchronous.cut_replication()
             with ThreadPoolExecutor(1) as pool:
                 began = time.monotonic()
                 waiting = pool.submit(kv.commit, [], {b"a": b"1"}, [])
-                wait(lambda: "1 commit waits for its synchronous standby" in watch.trouble, "it says nothing")
+                wait_until(lambda: "1 commit waits for its synchronous standby" in watch.trouble, "it says nothing")
                 assert time.monotonic() - began < 10
                 synchronous.mend_replication()
                 assert isinstance(waiting.result(), Landed)
-            wait(lambda: watch.trouble == "", "it still says something")
+            wait_until(lambda: watch.trouble == "", "it still says something")
             synchronous.primary.configure("synchronous_standby_names", "")
-            wait(lambda: "replicates asynchronously" in "".join(watch.notes), "there is no note")
+            wait_until(lambda: "replicates asynchronously" in "".join(watch.notes), "there is no note")
         finally:
             watch.stop()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.waiting import wait_until
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.base.rand import new_rng
@@ -44,7 +45,6 @@ SCHEMA = Schema(
     columns=(Column(id=1, name="k", type=Simple(Kind.INT64)), Column(id=2, name="v", type=Simple(Kind.STRING)))
 )
 ROWS = 200
-SECONDS_MAX = 60.0
 #: Values of the rows, by key.
 Rows = dict[int, str]
 
@@ -212,10 +212,3 @@ def test_without_its_past_nothing_is_left_but_what_is_read(node: Node) -> None:
     assert node.catalog.parts.deltas(node.uuid, is_all=True) == node.open()
     assert node.rows() == before
     assert len(before) == ROWS - 3
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.integration.maintenance.test_maintenance_spark import Node, wait_until
+from tests.integration.maintenance.test_maintenance_spark import Node
+from tests.waiting import wait_until
 from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.waiting import wait_until
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.base.rand import new_rng
@@ -45,7 +45,6 @@ SCHEMA = Schema(
         Column(id=3, name="v", type=Simple(Kind.STRING)),
     )
 )
-SECONDS_MAX = 60.0
 
 
 class Node:
@@ -313,10 +312,3 @@ def test_what_an_earlier_run_left_is_cleaned_by_name(node: Node, tmp_path: Path,
     finally:
         again.manager.stop()
         node.catalog = again.catalog
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.maintenance.test_maintenance_spark import Node, wait_until
+from tests.integration.maintenance.test_maintenance_spark import Node
+from tests.waiting import wait_until
 from tilth.catalog import StartMutation
 from tilth.maintenance.mutate.task_spark import mutate_runner
 from tilth.model.mutation import MutationKind, MutationState

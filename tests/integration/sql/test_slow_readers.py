@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import tilth
+from tests.waiting import wait_until
 from tilth.client import ServerError
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
 
-SECONDS_MAX = 180.0
 #: About 500 MB.
 LARGE = "SELECT id, repeat('x', 100) AS s FROM slow.t"
 
@@ -35,13 +34,6 @@ def filled_node(folder: Path, **settings: str) -> Iterator[NodeProcess]:
         node.stop()
 
 
-def eventually(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def is_clean(node: NodeProcess) -> bool:
     is_over = node.value("SELECT count(*) FROM system.processes") == 1
     leases = node.value("SELECT count(*) FROM system.readers")
@@ -59,9 +51,9 @@ def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(tmp_path:
             batches = iter(rows)
             next(batches)
             states = "SELECT state FROM system.processes WHERE state LIKE 'its client has not read for %on disk'"
-            eventually(lambda: node.connection.sql(states).rows)
+            wait_until(lambda: node.connection.sql(states).rows)
             assert node.value("SELECT count(*) FROM system.readers") == 1
-            eventually(lambda: is_clean(node))
+            wait_until(lambda: is_clean(node))
             with pytest.raises(ServerError) as refused:
                 read_on(batches)
     assert refused.value.code == "RESULT_NOT_READ"
@@ -74,7 +66,7 @@ def test_results_on_the_disk_have_a_bound(tmp_path: Path) -> None:
         with connection.stream(LARGE) as rows:
             batches = iter(rows)
             next(batches)
-            eventually(lambda: is_clean(node))
+            wait_until(lambda: is_clean(node))
             with pytest.raises(ServerError) as refused:
                 read_on(batches)
         logged = node.connection.sql("SELECT error FROM system.query_log WHERE error_code = 'RESULT_NOT_READ'").rows

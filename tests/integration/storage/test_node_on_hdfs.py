@@ -3,20 +3,19 @@ middle."""
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.waiting import wait_until
 from tools.broker import Broker
 from tools.hdfs_cluster import HdfsCluster
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
-SECONDS_MAX = 120.0
 HOSTILE = "it''s \\\\ \"q\" \U0001f680 naïve\u2028"
 
 
@@ -39,13 +38,6 @@ def node(own_hdfs: HdfsCluster, tmp_path: Path) -> Iterator[NodeProcess]:
         yield node
     finally:
         node.stop()
-
-
-def wait(is_done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_done():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
 
 
 def test_a_consumer_goes_on_after_the_name_node_and_the_node_ended(
@@ -73,20 +65,20 @@ def test_a_consumer_goes_on_after_the_name_node_and_the_node_ended(
     sent = 0
     send(300)
     sent += 300
-    wait(lambda: node.value(consumed) >= 300, "the first rounds")
+    wait_until(lambda: node.value(consumed) >= 300, "the first rounds")
     own_hdfs.name_node.kill()
     send(300)
     sent += 300
     failed = "SELECT count(*) FROM system.bg_threads WHERE table = 'k' AND last_exception LIKE '%hdfs://%'"
-    wait(lambda: node.value(failed) > 0, "the consumer to name the store")
+    wait_until(lambda: node.value(failed) > 0, "the consumer to name the store")
     own_hdfs.start_name_node()
-    wait(lambda: node.value(consumed) >= 600, "rounds after the NameNode came back")
+    wait_until(lambda: node.value(consumed) >= 600, "rounds after the NameNode came back")
     node.kill()
     send(300)
     sent += 300
     node.start()
     node.wait_ready()
-    wait(lambda: node.value(consumed) >= 900, "rounds after the node came back")
+    wait_until(lambda: node.value(consumed) >= 900, "rounds after the node came back")
     node.connection.sql("DELETE FROM t WHERE id % 10 = 3")
     node.connection.sql("UPDATE t SET v = 'new' WHERE id BETWEEN 0 AND 9")
     node.connection.sql("OPTIMIZE TABLE t FINAL")

@@ -3,15 +3,15 @@ store away in the middle, and where its secrets are not."""
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.waiting import wait_until
 from tilth.base.errors import ErrorKind, TilthError
 from tools.broker import ROOT, Broker
 from tools.node_process import NodeProcess
@@ -61,13 +61,6 @@ def settings_of(store: S3Server, folder: Path, **changed: str) -> dict[str, str]
     }
 
 
-def wait(is_done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_done():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
-
-
 def test_a_table_lives_in_a_bucket(location: Location) -> None:
     sql = location.node.connection.sql
     keep = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1"
@@ -89,7 +82,7 @@ def test_a_table_lives_in_a_bucket(location: Location) -> None:
     for table in ("t", "u"):
         assert all(row[2] for row in sql(f"SYSTEM VERIFY d.{table}").rows)
     gone = "SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 't'"
-    wait(lambda: location.node.value(gone) > 0, "old files to be removed")
+    wait_until(lambda: location.node.value(gone) > 0, "old files to be removed")
     assert sql(counts).rows == before
     assert not any((location.node.data / "tables").iterdir())
 
@@ -165,7 +158,7 @@ def test_a_round_requests_little_more_than_its_files(location: Location, broker:
         for id_ in range(100):
             producer.produce(topic, b'{"id": %d}' % (100 * number + id_))
         producer.flush(30)
-        wait(lambda wanted=number + 1: location.node.value(rounds) >= wanted, "a round")  # type: ignore[misc]
+        wait_until(lambda wanted=number + 1: location.node.value(rounds) >= wanted, "a round")  # type: ignore[misc]
     [uuid_] = sql("SELECT uuid FROM system.tables WHERE name = 'r'").rows[0]
     requests = [(verb, path) for verb, path in location.store.requests() if uuid_ in path]
     files = [path for verb, path in requests if verb == "PUT"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +16,13 @@ import pytest
 
 import tilth
 from tests.long import cases
+from tests.waiting import wait_until
 from tilth.base.errors import TilthError
 from tools.broker import ROOT
 from tools.node_process import NodeProcess
 from tools.s3server import KEY, SECRET, S3Server
 
 pytestmark = pytest.mark.integration
-SECONDS_MAX = 90.0
 COLUMNS = "(id BIGINT, v STRING) ENGINE = MergeTree"
 KEEP = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1"
 
@@ -57,8 +57,8 @@ class World:
 
     def wait_whole(self, table: str) -> None:
         """Wait until no replica lacks anything, and all have the same files."""
-        wait(lambda: self.queue(table) == 0, f"the queue of {table} to be empty")
-        wait(lambda: len({frozenset(names) for names in self.files(table)}) == 1, "all replicas to have the same")
+        wait_until(lambda: self.queue(table) == 0, f"the queue of {table} to be empty")
+        wait_until(lambda: len({frozenset(names) for names in self.files(table)}) == 1, "all replicas to have the same")
         assert all(row[-2] for row in self.sql(f"SYSTEM SCRUB {table}"))
 
 
@@ -88,13 +88,6 @@ def world(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     finally:
         node.stop()
         store.stop()
-
-
-def wait(is_done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_done():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
 
 
 def make(world: World, name: str) -> None:
@@ -153,7 +146,7 @@ def test_a_replica_that_hangs_holds_up_one_file_for_a_short_time(world: World) -
         for number in range(5):
             world.sql(f"INSERT INTO hangs VALUES ({2000 + number}, 'x')")
         assert world.sql("SELECT count(*) FROM hangs WHERE id >= 0") == [(1005,)]
-        wait(lambda: world.queue("hangs") > 0, "missing copies to be noted")
+        wait_until(lambda: world.queue("hangs") > 0, "missing copies to be noted")
     finally:
         world.store.go_on()
     world.wait_whole("hangs")
@@ -185,13 +178,13 @@ def test_a_replica_that_has_lost_everything_is_filled_on_demand_only(world: Worl
     shutil.rmtree(one)
     one.mkdir()
     state = "SELECT state FROM system.replicas WHERE table = 'lost' AND replica_num = 0"
-    wait(lambda: world.sql(state) == [("away",)], "the loss to be seen")
+    wait_until(lambda: world.sql(state) == [("away",)], "the loss to be seen")
     world.sql("INSERT INTO lost VALUES (2000, 'x')")
     assert world.sql("SELECT count(*) FROM lost WHERE id >= 0") == [(1001,)]
     # It may be a disk that is not mounted.
     assert list(one.iterdir()) == []
     world.sql(f"ALTER STORAGE r RESTORE REPLICA '{one}'")
-    wait(lambda: world.sql(state) == [("ok",)], "the replica to be filled")
+    wait_until(lambda: world.sql(state) == [("ok",)], "the replica to be filled")
     world.wait_whole("lost")
     for table in ("whole", "keyed", "away", "hangs"):
         world.wait_whole(table)
@@ -209,7 +202,7 @@ def test_files_that_go_while_a_replica_is_away_go_there_too(world: World) -> Non
         time.sleep(2)
     finally:
         world.store.start(port)
-    wait(lambda: all(len(names) == 1 for names in world.files("goes")), "old files to go everywhere")
+    wait_until(lambda: all(len(names) == 1 for names in world.files("goes")), "old files to go everywhere")
     world.wait_whole("goes")
 
 
@@ -259,10 +252,10 @@ def test_a_replica_gives_way_to_another_and_one_is_added_under_load(world: World
     thread = threading.Thread(target=insert)
     thread.start()
     try:
-        wait(lambda: len(sent) > 3, "the first rows")
+        wait_until(lambda: len(sent) > 3, "the first rows")
         world.sql(f"ALTER STORAGE r REPLACE REPLICA '{two}' WITH '{four}'")
         world.sql(f"ALTER STORAGE r ADD REPLICA '{five}'")
-        wait(lambda: len(sent) > 30, "rows beside it")
+        wait_until(lambda: len(sent) > 30, "rows beside it")
         assert world.sql("SELECT count(*) FROM moved WHERE id < 5000") == [(1000,)]
     finally:
         over.set()
@@ -270,7 +263,7 @@ def test_a_replica_gives_way_to_another_and_one_is_added_under_load(world: World
     # Nobody uses the old location any more.
     shutil.rmtree(two)
     state = "SELECT DISTINCT state, total_replicas, quorum FROM system.replicas"
-    wait(lambda: world.sql(state) == [("ok", 4, 2)], "all replicas to be whole")
+    wait_until(lambda: world.sql(state) == [("ok", 4, 2)], "all replicas to be whole")
     now = replace(world, folders=(one, four))
     for table in ("moved", "whole", "keyed", "away"):
         now.wait_whole(table)

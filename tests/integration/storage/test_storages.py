@@ -3,22 +3,21 @@ ends and comes back while rows stream into all of them."""
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.waiting import wait_until
 from tilth.base.errors import TilthError
 from tools.broker import ROOT, Broker
 from tools.node_process import NodeProcess
 from tools.s3server import KEY, SECRET, S3Server
 
 pytestmark = pytest.mark.integration
-SECONDS_MAX = 120.0
 STORAGES = ("default", "warm", "cold")
 
 
@@ -72,13 +71,6 @@ def world(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             store.stop()
 
 
-def wait(is_done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_done():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
-
-
 def test_every_file_of_a_table_is_in_its_storage(world: World) -> None:
     sql = world.node.connection.sql
     for name in STORAGES:
@@ -106,7 +98,7 @@ def test_every_file_of_a_table_is_in_its_storage(world: World) -> None:
             verified = sql(f"SYSTEM VERIFY {kind}_{name}")
             assert all(row[verified.names.index("ok")] for row in verified.rows)
         gone = f"SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 'p_{name}'"
-        wait(lambda gone=gone: world.node.value(gone) > 0, f"old files of p_{name} to go")  # type: ignore[misc]
+        wait_until(lambda gone=gone: world.node.value(gone) > 0, f"old files of p_{name} to go")  # type: ignore[misc]
 
 
 def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, broker: Broker) -> None:
@@ -132,14 +124,14 @@ def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, broker: 
 
     send(0, 200)
     for name in STORAGES:
-        wait(lambda name=name: consumed(name) >= 200, f"rows in {name}")  # type: ignore[misc]
+        wait_until(lambda name=name: consumed(name) >= 200, f"rows in {name}")  # type: ignore[misc]
     cold = world.stores["cold"]
     port = int(cold.endpoint.rpartition(":")[2])
     cold.kill()
     try:
         send(200, 200)
         for name in ("default", "warm"):
-            wait(lambda name=name: consumed(name) >= 400, f"rows in {name} while another is away")  # type: ignore[misc]
+            wait_until(lambda name=name: consumed(name) >= 400, f"rows in {name} while another is away")  # type: ignore[misc]
             sql(f"OPTIMIZE TABLE r_{name} FINAL")
             assert sql(f"SELECT count(*), count(DISTINCT id) FROM r_{name} WHERE id >= 0").rows == [(400, 400)]
         states = dict(sql("SELECT name, state FROM system.storages").rows)
@@ -150,27 +142,27 @@ def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, broker: 
         with pytest.raises(TilthError, match="s3://cold"):
             sql("SELECT count(*) FROM r_cold WHERE id >= 0")
         failed = "SELECT count(*) FROM system.bg_threads WHERE table = 'k_cold' AND last_exception LIKE '%s3://cold%'"
-        wait(lambda: world.node.value(failed) > 0, "the consumer to name its storage")
+        wait_until(lambda: world.node.value(failed) > 0, "the consumer to name its storage")
         # One that hangs is known, too: nobody waits for it.
         world.stores["warm"].pause()
         try:
-            wait(lambda: state_of(world, "warm") == "away", "a storage that hangs to be reported")
+            wait_until(lambda: state_of(world, "warm") == "away", "a storage that hangs to be reported")
         finally:
             world.stores["warm"].go_on()
-        wait(lambda: state_of(world, "warm") == "ok", "it to be well again")
+        wait_until(lambda: state_of(world, "warm") == "ok", "it to be well again")
         # The node starts without it, too.
         world.node.kill()
         world.node.start()
-        wait(lambda: is_up(world), "a start")
+        wait_until(lambda: is_up(world), "a start")
         send(400, 100)
-        wait(lambda: consumed("warm") >= 500, "rows after the restart")
+        wait_until(lambda: consumed("warm") >= 500, "rows after the restart")
     finally:
         cold.start(port)
-    wait(lambda: consumed("cold") >= 500, "rows once it is back")
+    wait_until(lambda: consumed("cold") >= 500, "rows once it is back")
     assert sql("SELECT count(*), count(DISTINCT id) FROM r_cold WHERE id >= 0").rows == [(500, 500)]
     verified = sql("SYSTEM VERIFY r_cold")
     assert all(row[verified.names.index("ok")] for row in verified.rows)
-    wait(lambda: world.node.connection.health().components["storage cold"] == "ok", "health")
+    wait_until(lambda: world.node.connection.health().components["storage cold"] == "ok", "health")
 
 
 def state_of(world: World, name: str) -> str:

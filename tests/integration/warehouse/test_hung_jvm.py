@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import httpx
@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.long import cases
+from tests.waiting import wait_until
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
@@ -268,10 +269,3 @@ def check_restarting(response: httpx.Response) -> None:
     assert (response.status_code, body["code"], body["kind"]) == (503, "SPARK_RESTARTING", "unavailable"), body
     assert int(response.headers["Retry-After"]) >= 1
     assert "retry the statement" in body["hint"]
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.long import cases
+from tests.waiting import wait_until
 from tilth.base.errors import TilthError
 from tilth.introspection.registry import system_table_names
 from tools.broker import Broker
@@ -107,13 +108,6 @@ def tables(node: NodeProcess, broker: Broker) -> str:
     return topic
 
 
-def wait(is_done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_done():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
-
-
 @contextmanager
 def streaming(broker: Broker, topic: str, sent: int) -> Iterator[Source]:
     """`sent`: messages that are in the topic already."""
@@ -151,7 +145,7 @@ def test_queries_and_changes_run_on_executors(node: NodeProcess, tables: str) ->
     # A result of this size comes as files that executors write, beside those of the table.
     large = sql("SELECT u.id, repeat(u.v, 60) AS v FROM d.u u ORDER BY u.id").arrow()
     assert large.column("id").to_pylist() == list(range(10, 20000))
-    wait(lambda: results_of(node) == [], "files of the result to go")
+    wait_until(lambda: results_of(node) == [], "files of the result to go")
     numbers = sql("SELECT tasks, cores, tasks_reason FROM system.workers").rows
     assert numbers == [(2, 2, "2 cores of 2 executors")]
     assert sql("SELECT slots FROM system.warehouses WHERE name = 'write'").rows == [(4,)]
@@ -173,7 +167,7 @@ def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_d
 ) -> None:
     def commits_go_on(what: str) -> None:
         rounds = node.value(ROUNDS)
-        wait(lambda: node.value(ROUNDS) >= rounds + 2, f"rounds after {what}")
+        wait_until(lambda: node.value(ROUNDS) >= rounds + 2, f"rounds after {what}")
 
     with streaming(broker, tables, node.value(CONSUMED)) as source:
         commits_go_on("the start")
@@ -192,17 +186,17 @@ def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_d
             cluster.start_master()
             cluster.kill_worker(0)
             cluster.kill_worker(1)
-            wait(lambda: tasks_of(node) == (1, "0 cores of 0 executors"), "no executors")
+            wait_until(lambda: tasks_of(node) == (1, "0 cores of 0 executors"), "no executors")
             cluster.start_worker(0)
             cluster.start_worker(1)
-            wait(lambda: tasks_of(node) == (2, "2 cores of 2 executors"), "executors that are counted")
-        wait(lambda: len(cluster.executors()) == 2, "two executors")
-    wait(lambda: node.value(CONSUMED) >= source.sent, "the rest of the topic")
+            wait_until(lambda: tasks_of(node) == (2, "2 cores of 2 executors"), "executors that are counted")
+        wait_until(lambda: len(cluster.executors()) == 2, "two executors")
+    wait_until(lambda: node.value(CONSUMED) >= source.sent, "the rest of the topic")
     assert node.connection.sql("SELECT count(*), count(DISTINCT id) FROM d.t WHERE id >= 0").rows == [
         (source.sent, source.sent)
     ]
     assert all(row[2] for row in node.connection.sql("SYSTEM VERIFY d.t").rows)
-    wait(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
+    wait_until(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
 
 
 @pytest.mark.usefixtures("stranger")
@@ -224,7 +218,7 @@ def test_merges_and_changes_lose_and_double_nothing_while_executors_die(
         before = node.value(begun)
         with ThreadPoolExecutor(1) as pool:
             said = pool.submit(sql, statement)
-            wait(lambda: said.done() or node.value(running) > 0, f"{kind} to run")
+            wait_until(lambda: said.done() or node.value(running) > 0, f"{kind} to run")
             cluster.kill_executor()
             # It was in the middle.
             assert node.value(running) > 0 or node.value(begun) > before + 1
@@ -232,21 +226,21 @@ def test_merges_and_changes_lose_and_double_nothing_while_executors_die(
 
     struck("OPTIMIZE TABLE d.big FINAL", "merge")
     assert node.value("SELECT count(*) FROM system.parts WHERE table = 'big' AND active") == 1
-    wait(lambda: len(cluster.executors()) == 2, "two executors")
+    wait_until(lambda: len(cluster.executors()) == 2, "two executors")
     # Mutations are stopped with merges.
     sql("SYSTEM START MERGES d.big")
     struck("ALTER TABLE d.big UPDATE w = concat('new ', v) WHERE id % 3 = 0 SETTINGS mutations_sync = 1", "mutate")
     found = sql("SELECT count(*), count(DISTINCT id), count_if(w LIKE 'new %'), sum(id) FROM d.big").rows
     assert found == [(1_200_000, 1_200_000, 400_000, 1_200_000 * 1_199_999 // 2)]
     assert all(row[2] for row in sql("SYSTEM VERIFY d.big").rows)
-    wait(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
+    wait_until(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
 
 
 def test_an_executor_without_the_secret_is_not_heard(
     cluster: SparkCluster, node: NodeProcess, tables: str, tmp_path: Path
 ) -> None:
     """Start the command of a real executor under other ids: the driver registers only the one with the secret."""
-    wait(lambda: len(cluster.executors()) == 2, "two executors")
+    wait_until(lambda: len(cluster.executors()) == 2, "two executors")
     real = cluster.executors()[0]
     command, environment = real.cmdline(), real.environ()
     assert environment.pop(SECRET_VARIABLE) == cluster.secret
@@ -266,7 +260,7 @@ def test_an_executor_without_the_secret_is_not_heard(
             words[words.index("--executor-id") + 1] = str(1000 + number)
             with (tmp_path / name).open("wb") as log:
                 started[name] = subprocess.Popen(words, env=variables, stdout=log, stderr=log, cwd=tmp_path)
-        wait(lambda: REGISTERED in (tmp_path / "taken").read_text(), "the executor with the secret to be taken")
+        wait_until(lambda: REGISTERED in (tmp_path / "taken").read_text(), "the executor with the secret to be taken")
         for name in ("wrong", "silent"):
             assert started[name].wait(SECONDS_MAX) != 0
             assert REGISTERED not in (tmp_path / name).read_text()

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from tests.lane_spark import session_of, settings_of
+from tests.waiting import wait_until
 from tilth.base.clock import SystemClock
 from tilth.base.errors import CorruptError, NotFoundError
 from tilth.base.ids import random_id
@@ -324,13 +325,6 @@ def test_a_wrong_java_is_told_by_what_was_found(tmp_path: Path) -> None:
         program.chmod(0o755)
         with pytest.raises(WrongJavaError, match=expected):
             find_java(str(tmp_path), {})
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_running(pid: int) -> bool:

@@ -1,10 +1,13 @@
-"""Statements that wait for something else than a query of Spark, on a real node: killed, timed out, left alone."""
+"""Statements on a real node that would run for ever, and statements that wait for something: killed, timed out, left
+alone, stopped.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
@@ -13,14 +16,17 @@ import pytest
 
 import tilth
 from tests.long import cases
-from tilth.client import ServerError
+from tests.waiting import wait_until
+from tilth.base.errors import TilthError
+from tilth.client import AnswerLostError, ServerError
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
 
-SECONDS_MAX = 180.0
 #: A cancelled statement is answered within the grace time of two seconds; the rest is for a busy machine.
 ANSWER_SECONDS_MAX = 12.0
+#: 10^17 pairs, in Spark.
+PAIRS = "SELECT count(*) FROM range(300000000) a CROSS JOIN range(300000000) b WHERE (a.id * b.id) % 7 = 3"
 #: About 10^10 rows of settings.
 ENDLESS = (
     "SELECT count(*) FROM system.settings a, system.settings b, system.settings c, system.settings d "
@@ -44,30 +50,37 @@ class Background:
     """A statement on a thread and a connection of its own."""
 
     def __init__(self, node: NodeProcess, text: str) -> None:
-        self.error: ServerError | None = None
+        self.error: TilthError | None = None
+        self.seconds = 0.0
         self._connection = tilth.connect(node.url, timeout_seconds=180)
         self._thread = threading.Thread(target=self._run, args=(text,))
         self._thread.start()
 
     def _run(self, text: str) -> None:
+        started = time.monotonic()
         try:
             with self._connection as connection:
                 connection.sql(text)
-        except ServerError as error:
+        except (ServerError, AnswerLostError) as error:
             self.error = error
+        self.seconds = time.monotonic() - started
 
-    def code(self) -> str:
-        """Of its error, which comes soon."""
-        self._thread.join(ANSWER_SECONDS_MAX)
+    def code(self, seconds_max: float = ANSWER_SECONDS_MAX) -> str:
+        """Return that of its error, which comes soon."""
+        self._thread.join(seconds_max)
         assert not self._thread.is_alive()
         return self.error.code if self.error is not None else ""
 
+    @property
+    def failure(self) -> TilthError:
+        """Return the error that it ends with, however long it takes."""
+        self.code(180.0)
+        assert self.error is not None
+        return self.error
 
-def eventually(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+
+def in_spark(node: NodeProcess) -> int:
+    return node.value("SELECT count(*) FROM system.processes WHERE state = 'running in Spark' AND tasks_total > 0")
 
 
 def listed(node: NodeProcess, kind: str) -> int:
@@ -78,10 +91,15 @@ def kill(node: NodeProcess, kind: str) -> None:
     node.connection.sql(f"KILL QUERY WHERE kind = '{kind}'")
 
 
+def java_of(node: NodeProcess) -> psutil.Process:
+    [java] = [each for each in psutil.Process(node.pid).children() if each.name() == "java"]
+    return java
+
+
 @contextmanager
 def stopped_java(node: NodeProcess) -> Iterator[None]:
     """Inside, what has begun in Spark does not end."""
-    (java,) = (each for each in psutil.Process(node.pid).children() if each.name() == "java")
+    java = java_of(node)
     java.suspend()
     try:
         yield
@@ -96,6 +114,61 @@ def filled(node: NodeProcess, table: str, *, parts: int = 3) -> None:
         sql(f"INSERT INTO {table} VALUES ({number}, 1)")
 
 
+def test_three_endless_queries_are_killed_and_others_are_answered(node: NodeProcess) -> None:
+    endless = [Background(node, PAIRS) for _ in range(3)]
+    wait_until(lambda: in_spark(node) == 3)
+    shown = node.connection.sql("SHOW PROCESSLIST").rows
+    assert sum(PAIRS in row for row in shown) == 3
+    killed = node.connection.sql("KILL QUERY WHERE query LIKE '%CROSS JOIN%' AND queue = 'query' SYNC").rows
+    assert [row[0] for row in killed] == ["finished"] * 3
+    for each in endless:
+        assert (each.failure.code, "KILL QUERY" in each.failure.message) == ("QUERY_WAS_CANCELLED", True)
+    assert node.value("SELECT 1") == 1
+    logged = "SELECT count(*) FROM system.query_log WHERE error_code = 'QUERY_WAS_CANCELLED' AND kind = 'Query'"
+    assert node.value(logged) == 3
+    wait_until(lambda: node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query'") == 0)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"INSERT INTO limits.t SETTINGS max_execution_time = 3 {PAIRS}",
+        pytest.param(f"{PAIRS} SETTINGS max_execution_time = 3", marks=pytest.mark.long),
+    ],
+)
+def test_a_statement_has_a_time_limit(node: NodeProcess, statement: str) -> None:
+    node.connection.sql("CREATE DATABASE IF NOT EXISTS limits")
+    node.connection.sql("CREATE TABLE IF NOT EXISTS limits.t (a BIGINT) ENGINE = MergeTree ORDER BY a")
+    late = Background(node, statement)
+    assert late.failure.code == "TIMEOUT_EXCEEDED"
+    assert "max_execution_time" in late.failure.hint
+    assert late.seconds < 30
+    assert node.value("SELECT count(*) FROM limits.t") == 0
+
+
+def test_a_closed_connection_ends_its_query(node: NodeProcess) -> None:
+    with httpx.Client(trust_env=False, timeout=httpx.Timeout(3.0)) as client, pytest.raises(httpx.ReadTimeout):
+        client.post(f"{node.url}/v1/sql", content=PAIRS)
+    wait_until(lambda: node.value("SELECT count(*) FROM system.processes WHERE queue = 'query'") == 0)
+    rows = node.connection.sql("SELECT error FROM system.query_log WHERE error LIKE '%closed the connection%'").rows
+    assert len(rows) == 1
+
+
+def test_many_selects_starve_neither_inserts_nor_kill_query(node: NodeProcess) -> None:
+    """More readers than there are slots of queries, each of which takes a while."""
+    node.connection.sql("CREATE DATABASE IF NOT EXISTS busy")
+    node.connection.sql("CREATE TABLE busy.t (a BIGINT) ENGINE = MergeTree ORDER BY a SETTINGS memory_buffer = 1")
+    readers = [Background(node, PAIRS) for _ in range(24)]
+    waiting = "SELECT count(*) FROM system.processes WHERE state LIKE 'waiting for a slot, % ahead'"
+    wait_until(lambda: node.value(waiting) == 8)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: node.connection.sql(f"INSERT INTO busy.t VALUES ({n})"), range(20)))
+    node.connection.sql("KILL QUERY WHERE queue = 'query'")
+    for reader in readers:
+        assert reader.failure.code == "QUERY_WAS_CANCELLED"
+    assert node.value("SELECT count(*) FROM busy.t") == 20
+
+
 @pytest.mark.parametrize("by", cases(["KILL QUERY", "max_execution_time", "a closed connection"]))
 def test_a_long_query_of_system_tables_ends(node: NodeProcess, by: str) -> None:
     processes = len(psutil.Process(node.pid).children())
@@ -106,11 +179,11 @@ def test_a_long_query_of_system_tables_ends(node: NodeProcess, by: str) -> None:
         limit = " SETTINGS max_execution_time = 2" if by == "max_execution_time" else ""
         endless = Background(node, ENDLESS + limit)
         if by == "KILL QUERY":
-            eventually(lambda: len(psutil.Process(node.pid).children()) > processes)
+            wait_until(lambda: len(psutil.Process(node.pid).children()) > processes)
             node.connection.sql("KILL QUERY WHERE query LIKE '%settings d%' AND kind = 'Query'")
         assert endless.code() == ("QUERY_WAS_CANCELLED" if by == "KILL QUERY" else "TIMEOUT_EXCEEDED")
-    eventually(lambda: listed(node, "Query") == 1)
-    eventually(lambda: len(psutil.Process(node.pid).children()) == processes)
+    wait_until(lambda: listed(node, "Query") == 1)
+    wait_until(lambda: len(psutil.Process(node.pid).children()) == processes)
 
 
 def test_a_system_query_that_needs_too_much_memory_is_refused_and_the_node_goes_on(node: NodeProcess) -> None:
@@ -125,7 +198,7 @@ def test_optimize_ends_and_leaves_nothing_half_made(node: NodeProcess) -> None:
     filled(node, "o")
     with stopped_java(node):
         optimize = Background(node, "OPTIMIZE TABLE o FINAL")
-        eventually(lambda: node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'merge'"))
+        wait_until(lambda: node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'merge'"))
         shown = node.connection.sql("SELECT state, task_id IS NULL FROM system.processes WHERE kind = 'OptimizeTable'")
         assert shown.rows == [("running in Spark", False)]
         kill(node, "OptimizeTable")
@@ -133,7 +206,7 @@ def test_optimize_ends_and_leaves_nothing_half_made(node: NodeProcess) -> None:
         assert listed(node, "OptimizeTable") == 0
     assert optimize.error is not None
     assert "finished merges stay" in optimize.error.hint
-    eventually(lambda: not node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'merge'"))
+    wait_until(lambda: not node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'merge'"))
     assert node.value("SELECT count(*) FROM o") == 3
     assert node.value("SELECT count(*) FROM system.parts WHERE table = 'o' AND active") == 3
     # Nothing holds the parts any more.
@@ -148,7 +221,7 @@ def test_who_waits_for_a_mutation_goes_and_the_mutation_is_done_all_the_same(nod
     waiting = Background(
         node, "ALTER TABLE m DELETE WHERE k = 1 SETTINGS mutations_sync = 1, mutations_wait_timeout_seconds = 900"
     )
-    eventually(lambda: node.value("SELECT count(*) FROM system.mutations WHERE table = 'm'"))
+    wait_until(lambda: node.value("SELECT count(*) FROM system.mutations WHERE table = 'm'"))
     assert listed(node, "AlterTable") == 1
     kill(node, "AlterTable")
     assert waiting.code() == "MUTATION_NOT_DONE"
@@ -157,7 +230,7 @@ def test_who_waits_for_a_mutation_goes_and_the_mutation_is_done_all_the_same(nod
     assert waiting.error is not None
     assert "QUERY_WAS_CANCELLED" in waiting.error.message
     assert "do not send the statement again" in waiting.error.hint
-    eventually(lambda: node.value("SELECT count(*) FROM m") == 2)
+    wait_until(lambda: node.value("SELECT count(*) FROM m") == 2)
 
 
 def test_an_update_that_waits_for_an_alter_changes_nothing(node: NodeProcess) -> None:
@@ -174,15 +247,15 @@ def test_an_insert_that_waits_for_its_group_is_not_stored(node: NodeProcess) -> 
     node.connection.sql("CREATE TABLE g (k BIGINT) ENGINE = MergeTree ORDER BY k SETTINGS memory_buffer = 1")
     slow = "SETTINGS async_insert_busy_timeout_ms = 60000"
     leader = Background(node, f"INSERT INTO g {slow} VALUES (1)")
-    eventually(lambda: listed(node, "InsertValues") == 1)
+    wait_until(lambda: listed(node, "InsertValues") == 1)
     other = Background(node, f"INSERT INTO g {slow} VALUES (2)")
-    eventually(lambda: listed(node, "InsertValues") == 2)
+    wait_until(lambda: listed(node, "InsertValues") == 2)
     node.connection.sql("KILL QUERY WHERE query LIKE '%(1)%' AND kind = 'InsertValues'")
     assert leader.code() == "QUERY_WAS_CANCELLED"
     assert listed(node, "InsertValues") == 1
     with httpx.Client(trust_env=False, timeout=httpx.Timeout(2.0)) as client, pytest.raises(httpx.ReadTimeout):
         client.post(f"{node.url}/v1/sql", content=f"INSERT INTO g {slow} VALUES (3)")
-    eventually(lambda: listed(node, "InsertValues") == 1)
+    wait_until(lambda: listed(node, "InsertValues") == 1)
     # One that does not wait ends the wait of the group, for the strictest of its inserts counts.
     node.connection.sql("INSERT INTO g SETTINGS async_insert_busy_timeout_ms = 0 VALUES (4)")
     assert other.code() == ""
@@ -190,19 +263,23 @@ def test_an_insert_that_waits_for_its_group_is_not_stored(node: NodeProcess) -> 
 
 
 def test_a_node_that_stops_ends_all_of_them(node: NodeProcess) -> None:
-    """The last test, for it ends the node."""
+    """The last test, for it ends the node: queries run, others wait, and a Java answers nothing any more."""
     filled(node, "s")
     node.connection.sql("CREATE TABLE h (k BIGINT) ENGINE = MergeTree ORDER BY k SETTINGS memory_buffer = 1")
-    with stopped_java(node):
-        waiting = [
-            Background(node, "OPTIMIZE TABLE s FINAL"),
-            Background(node, "INSERT INTO h SETTINGS async_insert_busy_timeout_ms = 60000 VALUES (1)"),
-            Background(node, ENDLESS),
-        ]
-        eventually(lambda: node.value("SELECT count(*) FROM system.processes") == len(waiting) + 1)
-        children = psutil.Process(node.pid).children(recursive=True)
-        started = time.monotonic()
-        psutil.Process(node.pid).terminate()
-        assert [each.code() for each in waiting] == ["NODE_STOPPING"] * len(waiting)
+    running = [Background(node, PAIRS) for _ in range(3)]
+    wait_until(lambda: in_spark(node) == len(running))
+    java = java_of(node)
+    java.suspend()
+    running += [
+        Background(node, "OPTIMIZE TABLE s FINAL"),
+        Background(node, "INSERT INTO h SETTINGS async_insert_busy_timeout_ms = 60000 VALUES (1)"),
+        Background(node, ENDLESS),
+    ]
+    wait_until(lambda: node.value("SELECT count(*) FROM system.processes") == len(running) + 1)
+    children = psutil.Process(node.pid).children(recursive=True)
+    started = time.monotonic()
+    psutil.Process(node.pid).terminate()
+    assert [each.code(30.0) for each in running] == ["NODE_STOPPING"] * len(running)
     assert node.wait_end(30.0 - (time.monotonic() - started))
-    eventually(lambda: not any(child.is_running() for child in children))
+    assert not java.is_running()
+    wait_until(lambda: not any(child.is_running() for child in children))
