@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 from tools.broker import JARS, JAVA_HOME, Broker
-from tools.durations import slow_files
+from tools.durations import PROCESSOR, processor_seconds, slow_files
 from tools.lanes import BROKER_VARIABLE
 from tools.postgres import Postgres
 
@@ -71,6 +71,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     alone = {item.path for item in items if "no_spark" in getattr(item, "fixturenames", ())}
     seconds = slow_files()
     items.sort(key=lambda item: (item.path not in alone, -seconds.get(item.location[0], 0.0)))
+
+
+#: Processor seconds of this process at the first test of each file that is not over.
+_processor_at_begin: dict[Path, float] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Notes the processor time before the first test of a file."""
+    if item.path not in _processor_at_begin:
+        _processor_at_begin[item.path] = processor_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Records the processor time of a file with its last test, when the fixtures of the file are torn down."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        seconds = processor_seconds() - _processor_at_begin.pop(item.path)
+        item.user_properties.append((PROCESSOR, f"{seconds:.1f}"))
 
 
 def pytest_collection_finish() -> None:

@@ -2,9 +2,9 @@
 
     python -m tools.durations [--page]
 
-Covers: the slowest tests and files of the last run of each lane; `--page` writes them to tests/durations.md, from which
-tests/conftest.py knows which files to begin with. Does not cover: running them (lanes.py). A fixture counts for the
-test that asked for it first.
+Covers: the slowest tests and files of the last run of each lane, and the processor time of files; `--page` writes them
+to tests/durations.md, from which tests/conftest.py knows which files to begin with. Does not cover: running them
+(lanes.py). A fixture counts for the test that asked for it first, and so does the processor time of what it starts.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from __future__ import annotations
 import argparse
 import re
 import xml.etree.ElementTree as ET
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from tools.broker import ROOT
 
@@ -25,7 +28,9 @@ PAGE = ROOT / "tests" / "durations.md"
 #: Tests and files that are listed.
 TESTS_SHOWN = 20
 FILES_SHOWN = 80
-_FILE_ROW = re.compile(r"^\| `(tests/[^`]+)` \| ([\d.]+) \|$", re.MULTILINE)
+_FILE_ROW = re.compile(r"^\| `(tests/[^`]+)` \| ([\d.]+) \| [\d.]+ \|$", re.MULTILINE)
+#: Property of the last test of a file in a process: processor seconds of that process and of all that it has started.
+PROCESSOR = "processor"
 #: Lanes of `make test`.
 LANES = ("1", "2")
 
@@ -37,6 +42,8 @@ class Timed:
     file: str
     name: str
     seconds: float
+    #: Processor seconds of its file; zero for all tests but the last.
+    processor: float = 0.0
 
 
 def report_of(lane: str) -> Path:
@@ -49,17 +56,34 @@ def read_report(path: Path) -> list[Timed]:
     # The project's own file.
     cases = ET.parse(path).getroot().iter("testcase")
     return [
-        Timed(each.get("classname", "").replace(".", "/") + ".py", each.get("name", ""), float(each.get("time", "0")))
+        Timed(
+            each.get("classname", "").replace(".", "/") + ".py",
+            each.get("name", ""),
+            float(each.get("time", "0")),
+            sum(float(found.get("value", "0")) for found in each.iter("property") if found.get("name") == PROCESSOR),
+        )
         for each in cases
     ]
 
 
-def slowest_files(tests: Iterable[Timed]) -> list[tuple[str, float]]:
-    """Return files with the sum of their tests, the slowest first."""
-    sums: Counter[str] = Counter()
+def processor_seconds() -> float:
+    """Return the processor time of this process, of those that it has started, and of theirs that have ended."""
+    this, total = psutil.Process(), 0.0
+    for each in (this, *this.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = each.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def slowest_files(tests: Iterable[Timed]) -> list[tuple[str, float, float]]:
+    """Return files with the seconds and the processor seconds of their tests, the slowest first."""
+    seconds: dict[str, float] = defaultdict(float)
+    processor: dict[str, float] = defaultdict(float)
     for each in tests:
-        sums[each.file] += each.seconds  # type: ignore[assignment]
-    return sorted(sums.items(), key=lambda item: -item[1])
+        seconds[each.file] += each.seconds
+        processor[each.file] += each.processor
+    return sorted(((file, found, processor[file]) for file, found in seconds.items()), key=lambda item: -item[1])
 
 
 def slow_files() -> dict[str, float]:
@@ -75,13 +99,20 @@ def page(lanes: dict[str, list[Timed]]) -> str:
         "",
         "Written by `python -m tools.durations --page` from the last run of each lane on two cores.",
         "",
-        "| lane | tests | seconds of all tests |",
-        "|---|---|---|",
-        *(f"| {lane} | {len(found)} | {sum(each.seconds for each in found):.0f} |" for lane, found in lanes.items()),
+        "| lane | tests | seconds of all tests | of the processor |",
+        "|---|---|---|---|",
+        *(
+            f"| {lane} | {len(found)} | {sum(each.seconds for each in found):.0f} | "
+            f"{sum(each.processor for each in found):.0f} |"
+            for lane, found in lanes.items()
+        ),
         "",
-        "| file | s |",
-        "|---|---|",
-        *(f"| `{file}` | {seconds:.1f} |" for file, seconds in slowest_files(tests)[:FILES_SHOWN]),
+        "| file | s | processor s |",
+        "|---|---|---|",
+        *(
+            f"| `{file}` | {seconds:.1f} | {processor:.1f} |"
+            for file, seconds, processor in slowest_files(tests)[:FILES_SHOWN]
+        ),
         "",
         "| test | file | s |",
         "|---|---|---|",

@@ -55,6 +55,11 @@ class Mess:
         """Let the topic that lags be read in one round: its many small ones would use a core until the end."""
         self.sql("ALTER TABLE shop.lagging_topic MODIFY SETTING kafka_max_block_size = 1000000")
 
+    def unstick(self) -> None:
+        """End the round that seems to hang: it would use a core for minutes, and its transaction holds files back."""
+        self.sql("DROP VIEW shop.stuck_view")
+        self.sql("DROP TABLE shop.stuck_topic")
+
     def close(self) -> None:
         if self._producer is not None:
             self._producer.abort_transaction(SEND_SECONDS_MAX)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import tilth
+from tests.lane_spark import LaneSpark
 from tests.tidy.sources import ROOT
 from tilth.base.errors import TilthError
 from tilth.front import LocalNode
@@ -18,7 +18,6 @@ from tilth.migration import translate_script
 from tilth.model.types import quoted
 from tilth.statements.definitions.databases import UseDatabase
 from tilth.statements.registry import parse
-from tools.class_data import CLASS_DATA
 from tools.foreign import COLLECTION, Class, Judged, judge_all, run_on
 
 pytestmark = pytest.mark.acceptance
@@ -34,8 +33,8 @@ NOT_KNOWN_BEFORE = [("clickhouse", "CREATE TABLE shop.tiers", "STORAGE_NOT_FOUND
 
 
 @pytest.fixture(scope="module")
-def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNode]:
-    with tilth.open(tmp_path_factory.mktemp("foreign"), settings=CLASS_DATA) as opened:
+def node(lane_spark: LaneSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNode]:
+    with LocalNode(lane_spark.node(tmp_path_factory.mktemp("foreign"))) as opened:
         opened.sql("CREATE DATABASE d")
         yield opened
 

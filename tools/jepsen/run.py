@@ -26,7 +26,7 @@ from tools.jepsen.history import History, Outcome
 from tools.jepsen.messages import Messages, RenewedTopic, Sent
 from tools.jepsen.nemesis import draw_round, perform
 from tools.jepsen.report import Report
-from tools.jepsen.servers import asynchronous, synchronous
+from tools.jepsen.servers import asynchronous, synchronous, two_servers
 from tools.jepsen.single import hdfs, rocksdb, s3
 from tools.jepsen.subjects import Subject
 
@@ -62,6 +62,7 @@ Maker = Callable[[Path, random.Random, ExitStack, History], Subject]
 SUBJECTS: dict[str, Maker] = {
     "servers": asynchronous,
     "servers-sync": synchronous,
+    "two-servers": two_servers,
     "rocksdb": rocksdb,
     "s3": s3,
     "hdfs": hdfs,

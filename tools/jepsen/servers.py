@@ -394,5 +394,10 @@ def asynchronous(folder: Path, rng: random.Random, stack: ExitStack, history: Hi
     return stack.enter_context(Servers(folder, rng, history, is_synchronous=False))
 
 
+def two_servers(folder: Path, rng: random.Random, stack: ExitStack, history: History) -> Servers:
+    """Return the smallest subject of several servers: of the two one has a worker."""
+    return stack.enter_context(Servers(folder, rng, history, is_synchronous=False, names=("a", "c")))
+
+
 def synchronous(folder: Path, rng: random.Random, stack: ExitStack, history: History) -> Servers:
     return stack.enter_context(Servers(folder, rng, history, is_synchronous=True))

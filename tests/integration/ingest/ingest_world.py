@@ -14,6 +14,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 
 from tests.sql_world import fake_rooms
+from tests.waiting import wait_until
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, RocksKV
@@ -182,10 +183,7 @@ class IngestWorld:
         return reports
 
     def wait(self, is_so: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while not is_so():
-            assert time.monotonic() < deadline, f"{what}: {self.manager.stats()}"
-            time.sleep(0.05)
+        wait_until(is_so, lambda: f"{what}: {self.manager.stats()}", seconds_max=WAIT_SECONDS_MAX)
 
     def wait_rows(self, table: TableDef, rows: int) -> None:
         self.wait(lambda: self.count(table) >= rows, f"{rows} rows in {table.name}")

@@ -11,9 +11,8 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from confluent_kafka import Producer
 
 import tilth
 from tests.long import cases
+from tests.waiting import wait_until
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, Joining, PostgresKV, ServerVersionError, parse_postgres
@@ -36,8 +36,6 @@ from tools.worker_process import WorkerRun
 pytestmark = pytest.mark.integration
 
 SECONDS_MAX = 90.0
-#: Interval of polls: each is a query, and costs ten milliseconds of processor time.
-POLL_SECONDS = 0.2
 NAMES = ("a", "b")
 GONE_SECONDS = 3.0
 TOKEN = "a-token-of-this-test-0123456789"
@@ -121,12 +119,11 @@ class World:
 
     def wait(self, is_so: Callable[[], bool], otherwise: str) -> float:
         """Return how long it took."""
-        started = time.monotonic()
-        while not is_so():
-            logs = "\n".join(node.log_tail() for node in self.nodes.values())
-            assert time.monotonic() - started < SECONDS_MAX, f"{otherwise}\n{logs}"
-            time.sleep(POLL_SECONDS)
-        return time.monotonic() - started
+
+        def why() -> str:
+            return "\n".join([otherwise, *(node.log_tail() for node in self.nodes.values())])
+
+        return wait_until(is_so, why, seconds_max=SECONDS_MAX)
 
     def wait_for_rows(self, name: str) -> float:
         """Wait until all that was produced is there, once."""
@@ -244,33 +241,38 @@ def test_a_killed_server_s_tables_move_and_come_back(world: World, times: int) -
     for _ in range(times):
         host = world.host
         other = world.other(host)
-        world.nodes[host].kill()
-        world.produce()
-        # Until it is taken to be gone the others say that its rows are missing.
-        notices = world.sql(other, "SELECT * FROM system.bg_threads").summary.notices
-        assert all(f"rows of server {host}" in notice for notice in notices)
-        world.wait_for_rows(other)
-        assert world.hosts() == [other]
-        both = tilth.connect(",".join(world.nodes[name].url for name in (host, other)), timeout_seconds=60)
-        assert both.sql("SELECT count() FROM plain").rows == [(world.produced,)]
-        world.nodes[host].start()
-        world.wait_both()
+        with reading(world) as held:
+            world.nodes[host].kill()
+            world.produce()
+            # Until it is taken to be gone the others say that its rows are missing.
+            notices = world.sql(other, "SELECT * FROM system.bg_threads").summary.notices
+            assert all(f"rows of server {host}" in notice for notice in notices)
+            world.wait_for_rows(other)
+            assert world.hosts() == [other]
+            both = tilth.connect(",".join(world.nodes[name].url for name in (host, other)), timeout_seconds=60)
+            assert both.sql("SELECT count() FROM plain").rows == [(world.produced,)]
+            world.nodes[host].start()
+            world.wait_both()
+            # A server that starts leaves what queries of others hold: their files would go while they are read.
+            assert held() == {other}
         world.wait(lambda host=host: world.hosts() == [host], "it does not come back")  # type: ignore[misc]
     assert world.nodes[other].value("SELECT count() FROM system.transactions WHERE state = 'running'") <= 1
 
 
-def test_a_server_that_starts_leaves_what_queries_of_others_hold(world: World) -> None:
-    """Their files would go while they are read."""
+@contextmanager
+def reading(world: World) -> Iterator[Callable[[], set[str]]]:
+    """Inside, a query of each server holds a version of `plain`; yields what returns whose leases are there."""
     with closing(PostgresKV(SystemClock(), parse_postgres(world.postgres.address()))) as kv:
         readers = Catalog(kv, SystemClock(), "test", random_id).readers
         [(uuid,)] = world.sql("a", "SELECT uuid FROM system.tables WHERE name = 'plain'").rows
         leases = {name: readers.open(uuid, 1, name, 300_000) for name in NAMES}
-        world.nodes["a"].kill()
-        world.nodes["a"].start()
-        world.wait_both()
-        found = {name: readers.find(lease.id) is not None for name, lease in leases.items()}
-        readers.close(leases["b"])
-        assert found == {"a": False, "b": True}
+
+        def found() -> set[str]:
+            return {name for name, lease in leases.items() if readers.find(lease.id) is not None}
+
+        yield found
+        for name in found():
+            readers.close(leases[name])
 
 
 @pytest.mark.long

@@ -24,7 +24,11 @@ from tools.s3server import KEY, SECRET, S3Server
 
 pytestmark = pytest.mark.integration
 COLUMNS = "(id BIGINT, v STRING) ENGINE = MergeTree"
-KEEP = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1"
+#: Replaced files go within seconds.
+FORGETS = (
+    "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1, cleanup_delay_period = 1, "
+    "cleanup_delay_period_random_add = 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def world(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def make(world: World, name: str) -> None:
-    settings = f"storage_policy = 'r', {KEEP}"
+    settings = f"storage_policy = 'r', {FORGETS}"
     world.sql(f"CREATE TABLE {name} {COLUMNS} ORDER BY id SETTINGS {settings}")
     world.sql(f"INSERT INTO {name} SELECT id, 'v' FROM range(1000)")
 

@@ -18,6 +18,11 @@ from tools.node_process import NodeProcess
 from tools.s3server import KEY, SECRET, S3Server
 
 pytestmark = pytest.mark.integration
+#: Replaced files go within seconds.
+FORGETS = (
+    "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1, cleanup_delay_period = 1, "
+    "cleanup_delay_period_random_add = 1"
+)
 STORAGES = ("default", "warm", "cold")
 
 
@@ -74,8 +79,7 @@ def world(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_every_file_of_a_table_is_in_its_storage(world: World) -> None:
     sql = world.node.connection.sql
     for name in STORAGES:
-        keep = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1"
-        settings = f"storage_policy = '{name}', {keep}"
+        settings = f"storage_policy = '{name}', {FORGETS}"
         sql(f"CREATE TABLE p_{name} (id BIGINT, v STRING) ENGINE = MergeTree ORDER BY id SETTINGS {settings}")
         sql(f"CREATE TABLE u_{name} (id BIGINT, v STRING) ENGINE = MergeTree UNIQUE KEY id SETTINGS {settings}")
         sql(f"INSERT INTO p_{name} SELECT id, 'v' FROM range(1000)")

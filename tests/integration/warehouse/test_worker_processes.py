@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -21,6 +20,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from tests.waiting import wait_until
 from tilth.client import ServerError
 from tilth.model.failure import CallFailure
 from tilth.warehouse.remote.wire import MEDIA_TYPE, Registration
@@ -33,8 +33,6 @@ pytestmark = pytest.mark.integration
 
 TOKEN = "a-token-of-this-test-0123456789"
 SECONDS_MAX = 90.0
-#: Interval of polls: each is a query, and costs ten milliseconds of processor time.
-POLL_SECONDS = 0.2
 #: A JVM that hangs is found in ten seconds.
 QUICK = {"warehouse.heartbeat-interval": "1 s", "warehouse.hang-bound": "8 s"}
 _names = itertools.count()
@@ -86,11 +84,7 @@ class World:
 
     def wait(self, is_so: Callable[[], bool], otherwise: str) -> float:
         """Return how long it took."""
-        started = time.monotonic()
-        while not is_so():
-            assert time.monotonic() - started < SECONDS_MAX, f"{otherwise}: {self.workers()}\n{self._logs()}"
-            time.sleep(POLL_SECONDS)
-        return time.monotonic() - started
+        return wait_until(is_so, lambda: f"{otherwise}: {self.workers()}\n{self._logs()}")
 
     def _logs(self) -> str:
         logs = [self.folder / "node.log", *self.folder.glob("*/worker.log")]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -55,3 +57,26 @@ def test_the_page_of_durations_says_which_files_are_slow() -> None:
     seconds = list(durations.slow_files().values())
     assert len(seconds) > 10
     assert seconds == sorted(seconds, reverse=True)
+
+
+def test_a_report_has_the_seconds_of_tests_and_the_processor_time_of_files(tmp_path: Path) -> None:
+    report = tmp_path / "lane-2.xml"
+    last = '<properties><property name="processor" value="2.5"/><property name="other" value="x"/></properties>'
+    report.write_text(
+        "<testsuites><testsuite>"
+        '<testcase classname="tests.a.test_b" name="test_one" time="1.5"/>'
+        f'<testcase classname="tests.a.test_b" name="test_two" time="0.25">{last}</testcase>'
+        f'<testcase classname="tests.test_c" name="test_three" time="4">{last}</testcase>'
+        "</testsuite></testsuites>"
+    )
+    tests = durations.read_report(report)
+    assert durations.slowest_files(tests) == [("tests/test_c.py", 4.0, 2.5), ("tests/a/test_b.py", 1.75, 2.5)]
+    text = durations.page({"2": tests})
+    assert "| 2 | 3 | 6 | 5 |" in text
+    assert "| `tests/a/test_b.py` | 1.8 | 2.5 |" in text
+
+
+def test_processor_time_counts_processes_that_have_ended() -> None:
+    before = durations.processor_seconds()
+    subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
+    assert durations.processor_seconds() > before + 0.02
