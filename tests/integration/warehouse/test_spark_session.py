@@ -35,10 +35,12 @@ from tilth.warehouse import (
     TaskResult,
     WorkerSession,
     WrongJavaError,
+    make_class_data,
     run_in_task,
 )
 from tilth.warehouse.session.java import find_java
 from tilth.warehouse.worker.embedded import MEASURED_BYTES_MIN
+from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
 SETTINGS = settings_of()
@@ -47,8 +49,15 @@ SECONDS_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
-def session(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerSession]:
-    session = session_of(SETTINGS, tmp_path_factory.mktemp("spark"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the session's files and log."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="module")
+def session(no_spark: None, folder: Path) -> Iterator[WorkerSession]:
+    assert make_class_data(SETTINGS)
+    session = session_of(SETTINGS, folder)
     session.start()
     assert session.warm() == 2
     yield session
@@ -77,6 +86,14 @@ def double_in_spark(context: TaskContext) -> TaskResult:
     number = int(context.spec.payload)
     doubled = run_in_task(context.session, lambda task, attempt: (2 * number, task, attempt), tuple[int, int, int])
     return TaskResult(payload=f"{doubled} {pool}".encode())
+
+
+def test_spark_maps_its_archive_of_class_data(session: WorkerSession, folder: Path) -> None:
+    # The system shows resolved paths, and the folder may be a link.
+    archive = str(Path(CLASS_DATA["warehouse.class-data"]).resolve())
+    assert archive in Path(f"/proc/{session.jvm_pid}/maps").read_text()
+    # It is used as it is: the JVM has nothing to say about it.
+    assert "shared" not in (folder / "log" / "spark.out").read_text().lower()
 
 
 def test_tasks_that_start_at_once_are_those_of_their_job(session: WorkerSession) -> None:

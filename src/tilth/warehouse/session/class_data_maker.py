@@ -4,7 +4,7 @@ Covers: what is run, which decides what the archive holds. Does not cover: when 
 Always holds: the archive gets its name when it is whole. The process ends when the one that started it does, and takes
 its JVM with it.
 
-Tests: tests/integration/warehouse/test_class_data_of_spark.py.
+Tests: tests/integration/warehouse/test_spark_session.py.
 """
 
 from __future__ import annotations
