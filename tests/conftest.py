@@ -10,6 +10,7 @@ import gc
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ from uuid import uuid4
 import psutil
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from tools.broker import JARS, JAVA_HOME, Broker
 from tools.durations import PROCESSOR, processor_seconds, slow_files
-from tools.lanes import BROKER_VARIABLE
+from tools.lanes import BROKER_VARIABLE, scope_of
 from tools.postgres import Postgres
 
 if TYPE_CHECKING:
@@ -66,11 +68,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the files that start a Spark of their own first, before their process has that of the lane, then the slowest
-    ones, so that no process is left with one in the end.
+    ones, so that no process is left with one in the end; files of one scope count together.
     """
     alone = {item.path for item in items if "no_spark" in getattr(item, "fixturenames", ())}
-    seconds = slow_files()
-    items.sort(key=lambda item: (item.path not in alone, -seconds.get(item.location[0], 0.0)))
+    seconds: Counter[str] = Counter()
+    for file, found in slow_files().items():
+        seconds[scope_of(file)] += found  # type: ignore[assignment]
+    items.sort(key=lambda item: (item.path not in alone, -seconds[scope_of(item.location[0])]))
+
+
+class FilesInScopes(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives all files of a scope to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FilesInScopes | None:
+    """Distributes by scopes where files stay together."""
+    return FilesInScopes(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 #: Processor seconds of this process at the first test of each file that is not over.

@@ -37,8 +37,21 @@ SLOWEST_SHOWN = 20
 SLOW = ("tests/simulation", "tests/acceptance", "tests/integration")
 #: Lane of `make test-long`: all of these, and the tests with examples.
 LONG = ("tests/property", *SLOW)
+#: Files that stay together in one process, because they share its HDFS and its S3 server: four JVMs.
+ON_STORES = (
+    "tests/integration/storage/test_store_behaviour.py",
+    "tests/integration/storage/test_node_on_hdfs.py",
+    "tests/integration/storage/test_hdfs_faults.py",
+    "tests/integration/storage/test_storage_spark_hdfs.py",
+    "tests/integration/storage/test_store_faults.py",
+)
 #: Without the tests and the cases that are marked so.
 NOT_LONG = ("-m", "not long")
+
+
+def scope_of(file: str) -> str:
+    """Return the name of all files that stay in one process with this one."""
+    return "stores" if file in ON_STORES else file
 
 
 class LaneFailedError(Exception):
@@ -80,7 +93,9 @@ class Lanes:
         return ", ".join([*each, f"together {_clock(total)}"])
 
     def _in_files(self, lane: str, folders: Sequence[str], *options: str) -> None:
-        """The tests of a file, which share a node or a Spark, stay together; the order is that of tests/conftest.py."""
+        """The tests of a file, which share a node or a Spark, stay together, and so do files of one scope; order and
+        distribution are those of tests/conftest.py.
+        """
         self._pytest(lane, "loadfile", folders, "--no-loadscope-reorder", *options)
 
     def _pytest(self, lane: str, distribution: str, folders: Sequence[str], *options: str) -> None:

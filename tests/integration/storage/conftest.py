@@ -30,7 +30,9 @@ def s3_server(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="session")
 def hdfs(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    """A running HDFS that all tests of the process share: use a folder of your own, do not stop it."""
+    """A running HDFS that all tests of the process share: use a folder of your own; who stops a process of it starts it
+    again. Files with it are in `ON_STORES` of tools/lanes.py.
+    """
     cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
     cluster.start()
     yield cluster

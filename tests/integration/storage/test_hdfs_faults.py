@@ -33,14 +33,11 @@ QUICK = HdfsTimes(connect_seconds=1.0, request_seconds=4.0)
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def cluster(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    """A cluster of these tests alone; each leaves both processes running."""
-    cluster = HdfsCluster(tmp_path_factory.mktemp("faults"))
-    cluster.start()
-    yield cluster
-    cluster.continue_name_node()
-    cluster.stop()
+@pytest.fixture
+def cluster(hdfs: HdfsCluster) -> Iterator[HdfsCluster]:
+    """The cluster that the tests of this process share; each leaves both processes running."""
+    yield hdfs
+    hdfs.continue_name_node()
 
 
 @pytest.fixture
@@ -247,8 +244,10 @@ def test_a_missing_file_is_lost_and_a_missing_folder_is_away(cluster: HdfsCluste
 
 
 def test_bytes_that_a_disk_changed_are_never_taken_for_the_file(cluster: HdfsCluster, location: Location) -> None:
+    before = {*cluster.folder.rglob("blk_*")}
     (part,) = write_parts(layout_in(location), rows_of(1000), txn=1, task=0, attempt=0)
-    blocks = [path for path in cluster.folder.rglob("blk_*") if path.stat().st_size == part.file.size]
+    new = {*cluster.folder.rglob("blk_*")} - before
+    blocks = [path for path in new if path.stat().st_size == part.file.size]
     assert len(blocks) == 1
     _flip(blocks[0])
     for call in (lambda: read_verified(location.folder, part.file), lambda: read_part(location.folder, part.file)):

@@ -19,18 +19,9 @@ pytestmark = pytest.mark.integration
 HOSTILE = "it''s \\\\ \"q\" \U0001f680 naïve\u2028"
 
 
-@pytest.fixture(scope="module")
-def own_hdfs(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    """One that may be stopped."""
-    cluster = HdfsCluster(tmp_path_factory.mktemp("own-hdfs"))
-    cluster.start()
-    yield cluster
-    cluster.stop()
-
-
 @pytest.fixture
-def node(own_hdfs: HdfsCluster, tmp_path: Path) -> Iterator[NodeProcess]:
-    settings = {"storage.root": f"{own_hdfs.address}/tables", "warehouse.driver-memory": "1g"}
+def node(hdfs: HdfsCluster, tmp_path: Path) -> Iterator[NodeProcess]:
+    settings = {"storage.root": f"{hdfs.address}/{uuid.uuid4().hex}", "warehouse.driver-memory": "1g"}
     node = NodeProcess(tmp_path / "node", settings=settings)
     node.start()
     try:
@@ -41,7 +32,7 @@ def node(own_hdfs: HdfsCluster, tmp_path: Path) -> Iterator[NodeProcess]:
 
 
 def test_a_consumer_goes_on_after_the_name_node_and_the_node_ended(
-    own_hdfs: HdfsCluster, node: NodeProcess, broker: Broker
+    hdfs: HdfsCluster, node: NodeProcess, broker: Broker
 ) -> None:
     topic = f"hdfs-{uuid.uuid4().hex[:8]}"
     broker.create_topic(topic, 2)
@@ -66,12 +57,12 @@ def test_a_consumer_goes_on_after_the_name_node_and_the_node_ended(
     send(300)
     sent += 300
     wait_until(lambda: node.value(consumed) >= 300, "the first rounds")
-    own_hdfs.name_node.kill()
+    hdfs.name_node.kill()
     send(300)
     sent += 300
     failed = "SELECT count(*) FROM system.bg_threads WHERE table = 'k' AND last_exception LIKE '%hdfs://%'"
     wait_until(lambda: node.value(failed) > 0, "the consumer to name the store")
-    own_hdfs.start_name_node()
+    hdfs.start_name_node()
     wait_until(lambda: node.value(consumed) >= 600, "rounds after the NameNode came back")
     node.kill()
     send(300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import pytest
 
 from tests.long import VARIABLE, cases, examples
 from tools import durations, lanes
+from tools.broker import ROOT
 
 
 @pytest.fixture
@@ -38,6 +40,15 @@ def test_long_tests_are_left_out_of_each_lane_and_run_by_one_command(commands: l
     [command] = commands
     assert set(lanes.LONG) <= set(command)
     assert set(lanes.SLOW) < set(lanes.LONG)
+
+
+def test_files_that_share_stores_stay_in_one_process() -> None:
+    files = (ROOT / "tests" / "integration" / "storage").glob("test_*.py")
+    users = re.compile(r"hdfs: HdfsCluster|s3_server: S3Server|params=KINDS")
+    found = {path.relative_to(ROOT).as_posix() for path in files if users.search(path.read_text())}
+    assert found == set(lanes.ON_STORES)
+    assert {lanes.scope_of(file) for file in lanes.ON_STORES} == {"stores"}
+    assert lanes.scope_of("tests/a.py") == "tests/a.py"
 
 
 def test_of_cases_the_first_is_run_always() -> None:
