@@ -1,5 +1,5 @@
-"""Statements on a real node that would run for ever, and statements that wait for something: killed, timed out, left
-alone, stopped.
+"""Statements on a real node that would run for ever, that wait for something, or whose client does not read what they
+answer: killed, timed out, left alone, stopped, within bounds of time and disk.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import psutil
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.integration
 ANSWER_SECONDS_MAX = 12.0
 #: 10^17 pairs, in Spark.
 PAIRS = "SELECT count(*) FROM range(300000000) a CROSS JOIN range(300000000) b WHERE (a.id * b.id) % 7 = 3"
+#: About 120 MB.
+LARGE = "SELECT id, repeat('x', 100) AS s FROM slow"
 #: About 10^10 rows of settings.
 ENDLESS = (
     "SELECT count(*) FROM system.settings a, system.settings b, system.settings c, system.settings d "
@@ -37,7 +40,8 @@ ENDLESS = (
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     # A JVM that a test stops for a while is not to be killed.
-    node = NodeProcess(tmp_path_factory.mktemp("node"), settings={"warehouse.hang-bound": "300 s"})
+    settings = {"warehouse.hang-bound": "300 s", "server.result-read-timeout": "3 s"}
+    node = NodeProcess(tmp_path_factory.mktemp("node"), settings=settings)
     node.start()
     try:
         node.wait_ready()
@@ -260,6 +264,51 @@ def test_an_insert_that_waits_for_its_group_is_not_stored(node: NodeProcess) -> 
     node.connection.sql("INSERT INTO g SETTINGS async_insert_busy_timeout_ms = 0 VALUES (4)")
     assert other.code() == ""
     assert sorted(node.connection.sql("SELECT k FROM g").rows) == [(2,), (4,)]
+
+
+def not_read_to_its_end(node: NodeProcess) -> ServerError:
+    """Return the error of a client that reads the first rows of a large result, and goes on when the node has given it
+    up and left nothing of it.
+    """
+    node.connection.sql("CREATE TABLE IF NOT EXISTS slow (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    node.connection.sql("INSERT INTO slow SELECT id FROM range(1000000)")
+
+    def is_clean() -> bool:
+        is_over = node.value("SELECT count(*) FROM system.processes") == 1
+        leases = node.value("SELECT count(*) FROM system.readers")
+        return is_over and not leases and not list((node.data / "spark").glob("result-*"))
+
+    with tilth.connect(node.url) as connection, connection.stream(LARGE) as rows:
+        batches = iter(rows)
+        next(batches)
+        assert node.value("SELECT count(*) FROM system.readers") == 1
+        wait_until(is_clean)
+        with pytest.raises(ServerError) as refused:
+            list(batches)
+    assert refused.value.code == "RESULT_NOT_READ"
+    return refused.value
+
+
+def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(node: NodeProcess) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        refused = pool.submit(not_read_to_its_end, node)
+        states = "SELECT state FROM system.processes WHERE state LIKE 'its client has not read for %on disk'"
+        wait_until(lambda: refused.done() or node.connection.sql(states).rows)
+        assert not refused.done()
+        assert "has not read for" in refused.result().message
+
+
+@pytest.mark.long
+def test_results_on_the_disk_have_a_bound(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path, settings={"server.results-disk-max": "100 MiB"})
+    node.start()
+    try:
+        node.wait_ready()
+        assert "100.0 MiB are allowed" in not_read_to_its_end(node).message
+        logged = node.connection.sql("SELECT error FROM system.query_log WHERE error_code = 'RESULT_NOT_READ'").rows
+    finally:
+        node.stop()
+    assert ["server.results-disk-max" in error for (error,) in logged] == [True]
 
 
 def test_a_node_that_stops_ends_all_of_them(node: NodeProcess) -> None:

@@ -3,7 +3,7 @@
 Covers: the messages and their runner. Does not cover: which files (replicate.py, scrub.py), one file (tilth.storage).
 Always holds: what became of each file is in the answer; one that fails stops no other.
 
-Tests: tests/unit/maintenance/copies/test_replicate.py, tests/integration/storage/test_replicas.py.
+Tests: tests/unit/maintenance/copies/test_replicate.py, tests/integration/storage/test_storages.py.
 """
 
 from __future__ import annotations

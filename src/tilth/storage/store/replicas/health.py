@@ -4,7 +4,7 @@ Covers: a failure that shows that a location is away, probing it until it is bac
 Does not cover: which files a replica lacks (tilth.catalog).
 Always holds: a replica that hangs costs one thread of this process, and its time limit once, not once for each file.
 
-Tests: tests/unit/storage/store/replicas/test_failover.py, tests/integration/storage/test_replicas.py.
+Tests: tests/unit/storage/store/replicas/test_failover.py, tests/integration/storage/test_storages.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Covers: the choice, before anything is read. Does not cover: reads that find ano
 (files/files.py).
 Always holds: one replica for all files where one is known to have them, and no store is called then.
 
-Tests: tests/integration/storage/test_replicas.py.
+Tests: tests/integration/storage/test_storages.py.
 """
 
 from __future__ import annotations
