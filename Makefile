@@ -22,17 +22,17 @@ java: ## find a full Java 17 or 21 and Maven, or install them (root on Debian or
 	@tools/setup_java.sh
 
 broker-jars: java ## fetch the Kafka broker that tests, demo and benchmarks start
-	@tools/setup_broker_jars.sh
+	@tools/setup_jars.sh kafka "the Kafka broker (about 100 MB the first time)"
 
 s3-jars: java ## fetch the S3 server that tests start, and what Spark needs to read S3
-	@tools/setup_s3_jars.sh
-	@tools/setup_s3a_jars.sh
+	@tools/setup_jars.sh s3 "the S3 server of the tests (about 20 MB the first time)"
+	@tools/setup_jars.sh s3a "what Spark needs to read s3a (about 18 MB the first time)"
 
 hdfs-jars: setup java ## fetch the HDFS that tests start
-	@tools/setup_hdfs_jars.sh
+	@tools/setup_jars.sh hdfs "the HDFS of the tests (about 56 MB the first time)"
 
 yarn-jars: hdfs-jars ## fetch the YARN that demo-cluster starts
-	@tools/setup_yarn_jars.sh
+	@tools/setup_jars.sh yarn "the YARN of the demo (about 10 MB the first time)"
 
 browser: ## find Chromium and its driver, or install them (root on Debian)
 	@tools/setup_browser.sh
