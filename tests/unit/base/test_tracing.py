@@ -1,4 +1,4 @@
-"""Spans reach a collector, and one that hangs, refuses or is away holds up nobody. About ten seconds."""
+"""Spans reach a collector, and one that hangs, refuses or is away holds up nobody."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timeit import timeit
 import pytest
 
 from tests.otlp_collector import Collector
-from tilth.base import logs, tracing
+from tilth.base import logs, opentelemetry_spans, tracing
 from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError, UnavailableError
 from tilth.base.logs import Log
@@ -25,7 +25,8 @@ NOT_SAMPLED = f"{PARENT[:-2]}00"
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    monkeypatch.setattr(opentelemetry_spans, "SEND_SECONDS", 0.05)
     with Collector() as made:
         tracing.set_up(TraceSettings(endpoint=made.url), server="a")
         yield made

@@ -94,7 +94,8 @@ class Disk:
         self._monkeypatch.setattr(kind, name, slowed)
 
 
-@pytest.fixture(params=[0, 1, 2])
+# The first two are alike.
+@pytest.fixture(params=[0, pytest.param(1, marks=pytest.mark.long), 2])
 def disk(
     request: pytest.FixtureRequest, locations: Locations, over: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> Disk:
