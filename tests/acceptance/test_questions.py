@@ -270,51 +270,6 @@ def test_one_statement_answers(mess: Mess, number: int) -> None:
         mess.unstick()
 
 
-#: Alarms of the mess, each with its table; other alarms may be there on a slow or a small machine.
-ALARMS = {
-    ("stream_failed", "unreached_topic"),
-    ("stream_blocked", "blocked_topic"),
-    ("dead_letters", "poisoned_topic"),
-    ("part_damaged", "damaged"),
-    ("inserts_refused", "crowded"),
-    ("mutation_stuck", "mutated"),
-}
-#: Tables where all is well, or where somebody has stopped something on purpose.
-WELL = {"stopped", "paused", "killed", "idle_topic", "young", "large", "expiring", "quick", "idle", "dropped"}
-
-
-def test_the_mess_has_its_alarms_and_no_others_where_all_is_well(mess: Mess) -> None:
-    deadline = time.monotonic() + STUCK_SECONDS_MAX
-    while True:
-        rows = asked(mess, "SELECT * FROM system.alarms")
-        if {(row["alarm"], row["table"]) for row in rows} >= ALARMS or time.monotonic() > deadline:
-            break
-        time.sleep(1)
-    found = {(row["alarm"], row["table"]): row for row in rows}
-    assert found.keys() >= ALARMS
-    assert {table for _, table in found} & WELL == set()
-    # One cause is one alarm.
-    assert {alarm for alarm, table in found if table in ("damaged", "mutated", "unreached_topic")} == {
-        "part_damaged",
-        "mutation_stuck",
-        "stream_failed",
-    }
-    for alarm, table in ALARMS:
-        row = found[alarm, table]
-        assert row["database"] == "shop"
-        assert f"shop.{table}" in row["sentence"], row
-        assert row["todo"].endswith(".")
-        assert (PAGE.parents[2] / row["page"].partition("#")[0]).is_file()
-    assert "no such price" in found["mutation_stuck", "mutated"]["sentence"]
-    assert "127.0.0.1:1 " in found["stream_failed", "unreached_topic"]["sentence"]
-    assert found["dead_letters", "poisoned_topic"]["sentence"].startswith("7 dead letters of shop.poisoned_topic")
-    assert not is_recent(found["stream_blocked", "blocked_topic"]["since"], within=60)
-    metrics = httpx.get(f"{mess.node.url}/metrics").text
-    counts = {name: float(count) for name, count in re.findall(r'^tilth_alarms{alarm="(\w+)",.*} (.+)$', metrics, re.M)}
-    assert {alarm for alarm, _ in ALARMS} <= {name for name, count in counts.items() if count}
-    assert counts["transaction_lost"] == counts["table_without_host"] == counts["catalog_away"] == 0
-
-
 def test_every_metric_of_the_dashboard_is_exposed(mess: Mess) -> None:
     """Costs one scrape."""
     lines = httpx.get(f"{mess.node.url}/metrics").text.splitlines()
@@ -355,9 +310,8 @@ def test_each_line_of_the_log_is_an_object(mess: Mess) -> None:
 
 # --- the console -----------------------------------------------------------------------------------------------------
 
-#: Addresses of the console, and what each says of the mess.
+#: Addresses of the console, and what each says of the mess; last comes the one with alarms, which need their time.
 CONSOLE = {
-    "#/overview": ("Needs a person", "shop.unreached_topic", "rows in", "Freshness"),
     "#/tables": ("shop.damaged", "shop.crowded", "Dropped", "shop.dropped"),
     "#/tables?search=crowd&order=parts-desc": ("1 of ", "shop.crowded"),
     "#/table/shop/crowded": ("What would be merged", "parts_to_throw_insert"),
@@ -380,6 +334,7 @@ CONSOLE = {
     "#/audit": ("a copy is being made, ask Ann",),
     "#/settings?search=memory_limit_hard_bytes": ("memory_limit_hard_bytes",),
     "#/sql?q=SELECT%201%20AS%20one": ("Questions", "Why does nothing happen with this table?"),
+    "#/overview": ("Needs a person", "shop.unreached_topic", "rows in", "Freshness"),
 }
 KEYS = "return arguments[0].dispatchEvent(new KeyboardEvent('keydown', {bubbles: true, ...arguments[1]}))"
 
@@ -455,6 +410,52 @@ def test_statements_run_in_the_console(mess: Mess, browser: Browser) -> None:
     browser.wait_for(lambda text: "nothing" in text and "UNKNOWN" in text.upper())
     # The browser tells of the refused request, too.
     assert [line for line in browser.complaints() if "/v1/sql" not in line] == []
+
+
+#: Alarms of the mess, each with its table; other alarms may be there on a slow or a small machine.
+ALARMS = {
+    ("stream_failed", "unreached_topic"),
+    ("stream_blocked", "blocked_topic"),
+    ("dead_letters", "poisoned_topic"),
+    ("part_damaged", "damaged"),
+    ("inserts_refused", "crowded"),
+    ("mutation_stuck", "mutated"),
+}
+#: Tables where all is well, or where somebody has stopped something on purpose.
+WELL = {"stopped", "paused", "killed", "idle_topic", "young", "large", "expiring", "quick", "idle", "dropped"}
+
+
+def test_the_mess_has_its_alarms_and_no_others_where_all_is_well(mess: Mess) -> None:
+    """A stream is blocked after a minute only, in which the console is looked at."""
+    deadline = time.monotonic() + STUCK_SECONDS_MAX
+    while True:
+        rows = asked(mess, "SELECT * FROM system.alarms")
+        if {(row["alarm"], row["table"]) for row in rows} >= ALARMS or time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    found = {(row["alarm"], row["table"]): row for row in rows}
+    assert found.keys() >= ALARMS
+    assert {table for _, table in found} & WELL == set()
+    # One cause is one alarm.
+    assert {alarm for alarm, table in found if table in ("damaged", "mutated", "unreached_topic")} == {
+        "part_damaged",
+        "mutation_stuck",
+        "stream_failed",
+    }
+    for alarm, table in ALARMS:
+        row = found[alarm, table]
+        assert row["database"] == "shop"
+        assert f"shop.{table}" in row["sentence"], row
+        assert row["todo"].endswith(".")
+        assert (PAGE.parents[2] / row["page"].partition("#")[0]).is_file()
+    assert "no such price" in found["mutation_stuck", "mutated"]["sentence"]
+    assert "127.0.0.1:1 " in found["stream_failed", "unreached_topic"]["sentence"]
+    assert found["dead_letters", "poisoned_topic"]["sentence"].startswith("7 dead letters of shop.poisoned_topic")
+    assert not is_recent(found["stream_blocked", "blocked_topic"]["since"], within=60)
+    metrics = httpx.get(f"{mess.node.url}/metrics").text
+    counts = {name: float(count) for name, count in re.findall(r'^tilth_alarms{alarm="(\w+)",.*} (.+)$', metrics, re.M)}
+    assert {alarm for alarm, _ in ALARMS} <= {name for name, count in counts.items() if count}
+    assert counts["transaction_lost"] == counts["table_without_host"] == counts["catalog_away"] == 0
 
 
 def test_leases_of_queries_end_with_their_process_and_memory_pressure_has_a_reason(mess: Mess) -> None:

@@ -171,7 +171,7 @@ def test_switches_and_tables_survive_a_sigkill(node: NodeProcess) -> None:
 
 def test_a_second_node_on_the_same_folder_is_refused_by_name(node: NodeProcess) -> None:
     command = [sys.executable, "-m", "tilth.client.cli", "serve", "--data", str(node.data), "--listen", "127.0.0.1:0"]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert second.returncode == 1
     assert "STORE_LOCKED" in second.stderr
     assert "catalog" in second.stderr
@@ -179,9 +179,9 @@ def test_a_second_node_on_the_same_folder_is_refused_by_name(node: NodeProcess) 
 
 def test_the_command_line_prints_rows_and_fails_with_the_code(node: NodeProcess) -> None:
     command = [sys.executable, "-m", "tilth.client.cli", "sql", "--url", node.url, "--format", "csv", "-c"]
-    good = subprocess.run([*command, "SELECT 1 AS one"], capture_output=True, text=True, timeout=60, check=False)
+    good = subprocess.run([*command, "SELECT 1 AS one"], capture_output=True, text=True, timeout=180, check=False)
     assert (good.returncode, good.stdout.split()) == (0, ['"one"', "1"])
-    bad = subprocess.run([*command, "SELECT"], capture_output=True, text=True, timeout=60, check=False)
+    bad = subprocess.run([*command, "SELECT"], capture_output=True, text=True, timeout=180, check=False)
     assert bad.returncode == EXIT_CODES[ErrorKind.INVALID]
     assert "SYNTAX_ERROR" in bad.stderr or "BAD_QUERY" in bad.stderr
 

@@ -37,7 +37,7 @@ from tilth.verify import VerifyReport, verify
 from tilth.verify.spark import read_in_tasks
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 
-WAIT_SECONDS_MAX = 90.0
+WAIT_SECONDS_MAX = 180.0
 EVENTS = {"id": Kind.INT64, "name": Kind.STRING, "price": Kind.FLOAT64}
 
 
