@@ -7,34 +7,35 @@ when Spark closes its standard input, and ends the workers too.
 
 from __future__ import annotations
 
-import gc
+from tilth.base.importing import importing
 
-import confluent_kafka  # noqa: F401
-import numpy  # noqa: F401
-import pandas  # noqa: F401
-import pyarrow
-import pyarrow.compute
-import pyarrow.parquet
-import pyspark.worker  # noqa: F401
-from pyspark.daemon import manager
+with importing():
+    import confluent_kafka  # noqa: F401
+    import numpy  # noqa: F401
+    import pandas  # noqa: F401
+    import pyarrow
+    import pyarrow.compute
+    import pyarrow.parquet
+    import pyspark.worker  # noqa: F401
+    from pyspark.daemon import manager
 
-import tilth.ingest.replay.spark
-import tilth.ingest.rounds.spark
-import tilth.maintenance.runners
-import tilth.query.worker.avro_spark
-import tilth.query.worker.changes_spark
-import tilth.query.worker.copy_spark
-import tilth.query.worker.export_spark
-import tilth.query.worker.file_shapes_spark
-import tilth.query.worker.lines_spark
-import tilth.query.worker.spark
-import tilth.query.worker.target_spark
-import tilth.query.worker.writing_spark
-import tilth.statements.inserts.bodies.spark
-import tilth.storage.read.overlay_spark
-import tilth.storage.read.spark
-import tilth.verify.spark
-import tilth.warehouse.session.beside_spark  # noqa: F401
+    import tilth.ingest.replay.spark
+    import tilth.ingest.rounds.spark
+    import tilth.maintenance.runners
+    import tilth.query.worker.avro_spark
+    import tilth.query.worker.changes_spark
+    import tilth.query.worker.copy_spark
+    import tilth.query.worker.export_spark
+    import tilth.query.worker.file_shapes_spark
+    import tilth.query.worker.lines_spark
+    import tilth.query.worker.spark
+    import tilth.query.worker.target_spark
+    import tilth.query.worker.writing_spark
+    import tilth.statements.inserts.bodies.spark
+    import tilth.storage.read.overlay_spark
+    import tilth.storage.read.spark
+    import tilth.verify.spark
+    import tilth.warehouse.session.beside_spark  # noqa: F401
 
 __all__: list[str] = []
 
@@ -43,6 +44,4 @@ pyarrow.set_cpu_count(1)
 pyarrow.set_io_thread_count(1)
 
 if __name__ == "__main__":
-    # A worker collects garbage after each task; what is imported is none, and scanning it costs tens of milliseconds.
-    gc.freeze()
     manager()

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +40,7 @@ from tilth.warehouse import (
     run_in_task,
 )
 from tilth.warehouse.session.java import find_java
+from tilth.warehouse.session.root_session import create_root_session, has_extensions
 from tilth.warehouse.worker.embedded import MEASURED_BYTES_MIN
 from tools.class_data import CLASS_DATA
 
@@ -257,6 +259,36 @@ def test_a_process_has_one_session(session: WorkerSession, tmp_path: Path) -> No
         other.start()
     other.stop()
     assert session.is_alive()
+
+
+def test_extensions_of_machine_learning_are_left_out_and_those_of_other_jars_are_not(
+    session: WorkerSession, tmp_path: Path
+) -> None:
+    root = session.session
+    jvm: Any = root._jvm  # pyspark ships no types for objects of the JVM
+    names = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
+    with zipfile.ZipFile(tmp_path / "of_a_user.jar", "w") as jar:
+        jar.writestr(names, "org.apache.spark.sql.ml.InternalFunctionRegistration")
+    thread = jvm.java.lang.Thread.currentThread()
+    own = thread.getContextClassLoader()
+    gateway: Any = root.sparkContext._gateway  # as above
+    urls = gateway.new_array(jvm.java.net.URL, 1)
+    urls[0] = jvm.java.net.URL((tmp_path / "of_a_user.jar").as_uri())
+    further = jvm.java.net.URLClassLoader(urls, own)
+    assert own.getResources(names).hasMoreElements()
+    assert (has_extensions(own), has_extensions(further)) == (False, True)
+    function = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier("vector_to_array")
+    assert not root._jsparkSession.sessionState().functionRegistry().functionExists(function)
+
+    def is_sparks_own(loader: Any) -> bool:
+        """Whether Spark chooses the session, which is the one that is there."""
+        thread.setContextClassLoader(loader)
+        try:
+            return bool(create_root_session(root.sparkContext)._jsparkSession.equals(root._jsparkSession))
+        finally:
+            thread.setContextClassLoader(own)
+
+    assert (is_sparks_own(own), is_sparks_own(further)) == (False, True)
 
 
 @pytest.mark.parametrize("runner", [double_in_spark])

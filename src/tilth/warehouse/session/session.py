@@ -61,6 +61,7 @@ from tilth.warehouse.session.java import find_java
 from tilth.warehouse.session.jobs import progress_of, temporary_bytes_of
 from tilth.warehouse.session.launching import call_nicely, environment
 from tilth.warehouse.session.reports import Beat, JobProgress, Outage, Processes
+from tilth.warehouse.session.root_session import create_root_session
 from tilth.warehouse.session.spark import warm
 from tilth.warehouse.settings import STOP_SHARE, WarehouseSettings
 
@@ -426,7 +427,6 @@ class WorkerSession:
         self._prepare_folders()
         from pyspark import SparkConf, SparkContext, __version__
         from pyspark.java_gateway import launch_gateway
-        from pyspark.sql import SparkSession
 
         from tilth.warehouse.session.java_names import remember_names
 
@@ -470,7 +470,7 @@ class WorkerSession:
                 # Any: pyspark ships no types for objects of the JVM.
                 jvm: Any = context._jvm
                 self._threads, self._stopper = jvm.java.lang.Thread, None
-                self._session, self._why_killed = SparkSession(context), ""
+                self._session, self._why_killed = create_root_session(context), ""
                 if self.is_on_cluster:
                     check_executors(self._session)
                     self._executors = read_executors(context)
