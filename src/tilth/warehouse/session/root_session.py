@@ -2,8 +2,10 @@
 
 Spark searches all jars for extensions of its sessions and applies them when it creates the first one. Of its own jars
 only that for machine learning has one: its functions are not in the allow list, so no text can call them, and
-registering them takes a sixth of a JVM's processor time until its first answers. Covers: creating that session without this extension.
-Does not cover: extensions of other jars and those of the property, which Spark applies as always.
+registering them takes a sixth of a JVM's processor time until its first answers.
+
+Covers: creating that session without this extension. Does not cover: extensions of other jars and those of the
+property, which Spark applies as always.
 
 Tests: tests/integration/warehouse/test_spark_session.py.
 """
