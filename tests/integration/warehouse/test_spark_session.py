@@ -277,8 +277,7 @@ def test_extensions_of_machine_learning_are_left_out_and_those_of_other_jars_are
     further = jvm.java.net.URLClassLoader(urls, own)
     assert own.getResources(names).hasMoreElements()
     assert (has_extensions(own), has_extensions(further)) == (False, True)
-    function = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier("vector_to_array")
-    assert not root._jsparkSession.sessionState().functionRegistry().functionExists(function)
+    assert not root.catalog.functionExists("vector_to_array")
 
     def is_sparks_own(loader: Any) -> bool:
         """Whether Spark chooses the session, which is the one that is there."""

@@ -78,14 +78,9 @@ _CONSTANT = {
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
 }
 
-#: Five times the default for the quick compiler, ten times for the optimizing one: a start runs much code a little, and
-#: the compilers would take half of the processor from it. What is hot reaches them milliseconds later
-#: (docs/design/0006-measured.md#starts).
-_LATE_COMPILERS = (
-    "-XX:Tier3InvocationThreshold=1000",
-    "-XX:Tier3MinInvocationThreshold=500",
-    "-XX:Tier3CompileThreshold=6000",
-    "-XX:Tier3BackEdgeThreshold=120000",
+#: Ten times the default: a start runs much code a little, and the optimizing compiler would take half of the processor
+#: from it. What is hot reaches it milliseconds later (docs/design/0006-measured.md#starts).
+_LATE_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
@@ -146,7 +141,7 @@ def java_options(*others: str, folder: str, log_folder: str) -> str:
         "-XX:-UsePerfData",
         # Spark's own classes fill the default, at which the heap is collected whole: in the middle of a start.
         "-XX:MetaspaceSize=256m",
-        *_LATE_COMPILERS,
+        *_LATE_COMPILER,
         # For libraries that unpack files, and for Spark; in /tmp the files would stay when the JVM is killed.
         f"-Djava.io.tmpdir={folder}/tmp",
         # A property, because a folder with files on the class path would keep class data from being used.
