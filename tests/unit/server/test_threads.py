@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 import threading
 from functools import partial
 
@@ -14,11 +13,15 @@ from tilth.server.threads import CallThreads
 SECONDS_MAX = 30.0
 
 
+def twice(number: int) -> int:
+    return number * 2
+
+
 def test_each_call_gets_its_own_result() -> None:
     threads = CallThreads("test-calls")
 
     async def run() -> list[int]:
-        return await asyncio.gather(*(threads.run(partial(operator.mul, number, 2)) for number in range(200)))
+        return await asyncio.gather(*(threads.run(partial(twice, number)) for number in range(200)))
 
     assert asyncio.run(run()) == [number * 2 for number in range(200)]
     # A later loop, as each request of a test has one.
