@@ -1,7 +1,7 @@
 """The embedded key-value store: RocksDB, owned by one process.
 
 Covers: opening, locking, durable batches, what happens after a failed write. Does not cover: several processes.
-Always holds: one commit at a time; a value is its commit's sequence number (8 bytes, big-endian) and then the bytes
+Always holds: one write at a time, and nobody sees it before it is on the disk; a value is its commit's sequence number (8 bytes, big-endian) and then the bytes
 given; the newest sequence number is written in each batch, so it survives a restart and shows whether a batch landed.
 
 After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
@@ -92,6 +92,29 @@ class RocksFacts:
     holder: int = 0
 
 
+class _Gate:
+    """Lets readers wait for the end of a write, and each of them pass before the next one."""
+
+    def __init__(self) -> None:
+        self._entrance = threading.Lock()
+        self._inside = threading.Lock()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        with self._entrance:
+            self._inside.acquire()
+        try:
+            yield
+        finally:
+            self._inside.release()
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        # A reader that waits holds the entrance, so that no later write is faster.
+        with self._entrance, self._inside:
+            yield
+
+
 class RocksKV:
     """The store in a folder, made if it is not there.
 
@@ -110,12 +133,16 @@ class RocksKV:
         #: False while not even reading is possible.
         self._is_open = True
         self._views: weakref.WeakSet[_View] = weakref.WeakSet()
+        #: Closed while there is a commit that the disk does not have yet.
+        self._gate = _Gate()
         self.incarnation = ONLY
         self._db, self._sequence = self._open()
 
     def get(self, key: bytes) -> Versioned | None:
         with _reading(self.path):
-            return _versioned(self._ready().get(key))
+            self._ready()
+            with self._gate.passed():
+                return _versioned(self._db.get(key))
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
@@ -126,7 +153,9 @@ class RocksKV:
     @contextmanager
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         with _reading(self.path):
-            view = _View(self._ready(), self.path)
+            self._ready()
+            with self._gate.passed():
+                view = _View(self._db, self.path)
         self._views.add(view)
         try:
             yield view
@@ -193,15 +222,18 @@ class RocksKV:
         if sequence == self._sequence:
             return outcomes
         batch.put(_SEQUENCE_KEY, _U64.pack(sequence))
-        try:
-            self._db.write(batch, self._sync)
-        except DbClosedError as error:
-            raise StoreClosedError(path=self.path) from error
-        # rocksdict raises bare Exceptions for what goes wrong in RocksDB.
-        except Exception as error:
-            unknown = self._after_failed_write(sequence, error)
-            if unknown is not None:
-                return [unknown if isinstance(each, Landed) else each for each in outcomes]
+        with self._gate.closed():
+            try:
+                # A write that waits for the disk by itself keeps all of Python waiting, as rocksdict holds its lock.
+                self._db.write(batch)
+                self._db.flush_wal(True)
+            except DbClosedError as error:
+                raise StoreClosedError(path=self.path) from error
+            # rocksdict raises bare Exceptions for what goes wrong in RocksDB.
+            except Exception as error:
+                unknown = self._after_failed_write(sequence, error)
+                if unknown is not None:
+                    return [unknown if isinstance(each, Landed) else each for each in outcomes]
         self._sequence = sequence
         return outcomes
 
