@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
+from rocksdict import Rdict
 
 from tilth.base.full import StoreFullError
 from tilth.base.rand import new_rng
@@ -29,6 +32,7 @@ from tilth.testing import FaultyKV, RetryingKV, check_kv
 
 pytestmark = pytest.mark.integration
 
+SECONDS_MAX = 30.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
 
 
@@ -77,6 +81,73 @@ def test_commits_of_one_write_see_each_other_and_have_versions_of_their_own(tmp_
         b"old": (b"2", old.version + 2),
     }
     assert again.commit([], {b"b": b""}, []) == Landed(old.version + 3)
+
+
+class SlowDisk:
+    """A database whose log waits for the disk until it is let go; then it fails, if it is told to."""
+
+    def __init__(self, db: Rdict, error: Exception | None = None) -> None:
+        self._db = db
+        self._error = error
+        self.is_waiting, self.may_go_on = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._db, name)
+
+    def flush_wal(self, sync: bool) -> None:
+        assert sync
+        self.is_waiting.set()
+        assert self.may_go_on.wait(SECONDS_MAX)
+        if self._error is not None:
+            raise self._error
+        self._db.flush_wal(sync)
+
+
+def test_nobody_sees_a_commit_that_the_disk_does_not_have(tmp_path: Path) -> None:
+    kv = RocksKV(str(tmp_path))
+    kv.commit([], {b"a": b"old"}, [])
+    disk = SlowDisk(kv._db)
+    kv._db = cast("Rdict", disk)
+    seen: list[bytes] = []
+
+    def read() -> None:
+        found = kv.get(b"a")
+        assert found is not None
+        seen.append(found.value)
+
+    def scan() -> None:
+        seen.extend(found.value for _, found in kv.scan(b"", None))
+
+    threads = [threading.Thread(target=kv.commit, args=([], {b"a": b"new"}, []))]
+    with kv.view() as before:
+        threads[0].start()
+        assert disk.is_waiting.wait(SECONDS_MAX)
+        # Other threads run meanwhile, and who has a view reads on in it.
+        found = before.get(b"a")
+        assert found is not None
+        assert found.value == b"old"
+    threads += [threading.Thread(target=act) for act in (read, scan, read)]
+    for thread in threads[1:]:
+        thread.start()
+    threads[1].join(0.05)
+    assert seen == []
+    disk.may_go_on.set()
+    for thread in threads:
+        thread.join(SECONDS_MAX)
+    assert seen == [b"new"] * 3
+
+
+def test_a_log_that_cannot_be_synced_is_a_failed_write(tmp_path: Path) -> None:
+    kv = RocksKV(str(tmp_path))
+    disk = SlowDisk(kv._db, OSError("IO error: no sync"))
+    disk.may_go_on.set()
+    kv._db = cast("Rdict", disk)
+    # Its batch is in the log all the same, as the database shows when it is opened anew.
+    assert isinstance(kv.commit([], {b"a": b"1"}, []), Landed)
+    found = kv.get(b"a")
+    assert found is not None
+    assert found.value == b"1"
+    assert isinstance(kv.commit([AtVersion(b"a", found.version)], {b"a": b"2"}, []), Landed)
 
 
 def test_where_a_write_fails_none_of_its_commits_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """The embedded key-value store: RocksDB, owned by one process.
 
 Covers: opening, locking, durable batches, what happens after a failed write. Does not cover: several processes.
-Always holds: one write at a time, and nobody sees it before it is on the disk; a value is its commit's sequence number (8 bytes, big-endian) and then the bytes
-given; the newest sequence number is written in each batch, so it survives a restart and shows whether a batch landed.
+Always holds: one write at a time, and nobody sees it before it is on the disk; a value is its commit's sequence number
+(8 bytes, big-endian) and then the bytes given; the newest sequence number is written in each batch, so it survives a
+restart and shows whether a batch landed.
 
 After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
 reading, so that everything else can be read while the disk is full. Views that are open when it is opened anew end
