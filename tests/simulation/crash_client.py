@@ -17,7 +17,7 @@ from tilth.model.wire import ErrorAnswer
 
 #: After a restart, so that something happens while Spark is cold.
 WRITES_BEFORE_LOOK = 5
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.15
 AWAY_SECONDS = 0.1
 STOP_SECONDS_MAX = 60.0
 #: Kinds of errors after which the client sends the same statement again.

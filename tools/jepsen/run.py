@@ -54,6 +54,8 @@ class Order:
     seed: int
     #: Longest time from a blow to its mending.
     blow_seconds_max: float = 100.0
+    #: Factor of the pauses of clients: a larger one makes less load.
+    pause_factor: float = 1.0
     #: Parts of names: only blows with one of them are struck; empty: all.
     only: Sequence[str] = ()
 
@@ -154,7 +156,7 @@ def _run(folder: Path, order: Order, report: Report) -> None:
             subject.sql(statement)
         renewed = RenewedTopic(subject.broker) if subject.keeps_commits else None
         sent = Sent(Messages(subject.broker), renewed)
-        clients = _clients(subject, history, sent, seen, order.seed)
+        clients = _clients(subject, history, sent, seen, order)
         run = Run(order, subject, history, sent, clients, seen, report, rng)
         sent.messages.start()
         for client in clients:
@@ -192,7 +194,7 @@ def _print_failure(run: Run) -> None:
         print_progress(f"  {line}")
 
 
-def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, seed: int) -> list[Client]:
+def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, order: Order) -> list[Client]:
     urls = subject.urls_by_name
     definitions = Definitions(sent.messages, sent.renewed, subject.replicas)
     steps: dict[str, tuple[Callable[[Client], None], float]] = {
@@ -206,7 +208,14 @@ def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, seed: i
         "define": (definitions.step, 0.6),
     }
     return [
-        Client(name, history, urls, random.Random(f"{seed} {name}"), step, pause_seconds=pause)
+        Client(
+            name,
+            history,
+            urls,
+            random.Random(f"{order.seed} {name}"),
+            step,
+            pause_seconds=pause * order.pause_factor,
+        )
         for name, (step, pause) in steps.items()
     ]
 

@@ -48,7 +48,7 @@ class Source:
 
     def run(self) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20})
-        while not self.over.wait(0.05):
+        while not self.over.wait(0.2):
             for _ in range(200):
                 value = b'{"id": %d, "v": "value %d"}' % (self.sent, self.sent)
                 producer.produce(self.topic, value, partition=self.sent % 2)
