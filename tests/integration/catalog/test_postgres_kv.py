@@ -44,6 +44,12 @@ def opened(postgres: Postgres, schema: str) -> PostgresKV:
     return PostgresKV(SystemClock(), parse_postgres(postgres.address(schema=schema)))
 
 
+@pytest.fixture
+def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of stores that are opened from now on: a database that is away is waited for during a few seconds."""
+    monkeypatch.setattr(postgres_kv, "LIMITS", dataclasses.replace(postgres_kv.LIMITS, wait=3.0, decide=3.0))
+
+
 def test_postgres_passes_the_suite(make: Callable[[], KeyValue]) -> None:
     check_kv(make)
 
@@ -63,6 +69,7 @@ def test_a_time_ahead_of_the_databases_clock_is_refused_and_nothing_is_applied(p
         assert found.value == b"1"
 
 
+@pytest.mark.usefixtures("short_limits")
 def test_content_and_versions_survive_a_killed_database(postgres: Postgres) -> None:
     with closing(opened(postgres, "survives")) as kv:
         first = kv.commit([Absent(b"a")], {b"a": b"1", b"b": b"1"}, [])
@@ -245,6 +252,7 @@ def test_a_schema_of_something_else_is_left_alone(postgres: Postgres) -> None:
     opened(postgres, "empty").close()
 
 
+@pytest.mark.usefixtures("short_limits")
 def test_a_database_that_only_reads_is_named_and_gone_on_with_later(postgres: Postgres) -> None:
     with closing(opened(postgres, "readonly")) as kv, closing(postgres.connect()) as admin:
         assert isinstance(kv.commit([], {b"a": b"1"}, []), Landed)

@@ -63,7 +63,8 @@ def settings_of(store: S3Server, folder: Path, **changed: str) -> dict[str, str]
 
 def test_a_table_lives_in_a_bucket(location: Location) -> None:
     sql = location.node.connection.sql
-    keep = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1, cleanup_delay_period = 1"
+    keep = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1, "
+    keep += "cleanup_delay_period = 1, cleanup_delay_period_random_add = 1"
     sql(f"CREATE TABLE d.t (id BIGINT, `o dd` STRING, n DECIMAL(10, 2)) ENGINE = MergeTree ORDER BY id SETTINGS {keep}")
     sql(f"INSERT INTO d.t SELECT id, '{HOSTILE}', CAST(id AS DECIMAL(10, 2)) FROM range(5000)")
     for number in range(3):
