@@ -26,7 +26,7 @@ from tilth.base.clock import SystemClock
 pytestmark = pytest.mark.simulation
 
 SEED = int(os.environ.get("TILTH_SEQUENCE_SEED", "0")) or secrets.randbelow(1 << 40)
-SECONDS = float(os.environ.get("TILTH_STRESS_SECONDS", "10"))
+SECONDS = float(os.environ.get("TILTH_STRESS_SECONDS", "6"))
 KEYS = 200
 #: Times of the past that are compared in the end.
 TIMES_MAX = 50

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from tests.long import cases
 from tests.waiting import wait_until
 from tilth.client import ServerError
 from tilth.model.failure import CallFailure
@@ -412,23 +413,33 @@ def test_a_worker_serves_two_servers_at_once(world: World, tmp_path: Path) -> No
     world.wait(lambda: "0-shared" not in world.workers(), "it has not left")
 
 
-def test_workers_that_are_not_welcome_are_told_why(world: World) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    cases = [
-        (world.worker("b-token", token="another-token-of-this-test"), "SERVICE_TOKEN_REFUSED"),
-        (world.worker("b-short", token="short"), "BAD_SERVICE_TOKEN"),
-        (world.worker("a-query", warehouse="default"), "WORKER_NAME_TAKEN"),
-        (world.worker("embedded"), "WORKER_NAME_TAKEN"),
-        (world.worker("b-house", warehouse="nowhere"), "WAREHOUSE_NOT_FOUND"),
-        (world.worker("b-nobody", server=nobody), "PEER_AWAY"),
-        (world.worker("b-broker", server=f"http://{world.broker.bootstrap}"), "PEER_ANSWER_LOST"),
-        (world.worker("b-word", server="postgres://u:hunter2@host"), "BAD_SERVER_ADDRESS"),
-    ]
-    for worker, _ in cases:
+@pytest.mark.parametrize(
+    "codes",
+    cases(
+        [
+            ("SERVICE_TOKEN_REFUSED", "WORKER_NAME_TAKEN", "WAREHOUSE_NOT_FOUND", "PEER_AWAY"),
+            ("BAD_SERVICE_TOKEN", "NAME_OF_THE_SERVER", "PEER_ANSWER_LOST", "BAD_SERVER_ADDRESS"),
+        ]
+    ),
+)
+def test_workers_that_are_not_welcome_are_told_why(world: World, codes: tuple[str, ...]) -> None:
+    """All of one case are started at once."""
+    given: dict[str, tuple[str, dict[str, str]]] = {
+        "SERVICE_TOKEN_REFUSED": ("b-token", {"token": "another-token-of-this-test"}),
+        "BAD_SERVICE_TOKEN": ("b-short", {"token": "short"}),
+        "WORKER_NAME_TAKEN": ("a-query", {"warehouse": "default"}),
+        "NAME_OF_THE_SERVER": ("embedded", {}),
+        "WAREHOUSE_NOT_FOUND": ("b-house", {"warehouse": "nowhere"}),
+        "PEER_AWAY": ("b-nobody", {"server": f"http://127.0.0.1:{free_port()}"}),
+        "PEER_ANSWER_LOST": ("b-broker", {"server": f"http://{world.broker.bootstrap}"}),
+        "BAD_SERVER_ADDRESS": ("b-word", {"server": "postgres://u:hunter2@host"}),
+    }
+    workers = {code: world.worker(given[code][0], **given[code][1]) for code in codes}
+    for worker in workers.values():
         worker.start()
-    for worker, code in cases:
+    for code, worker in workers.items():
         assert worker.wait_end(SECONDS_MAX) == 1, code
-        assert code in worker.log()
+        assert (code if code != "NAME_OF_THE_SERVER" else "WORKER_NAME_TAKEN") in worker.log()
         assert not [secret for secret in (TOKEN, "another-token", "hunter2") if secret in worker.log()]
     assert TOKEN not in (world.folder / "node.log").read_text()
 
