@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup wheel java broker-jars s3-jars hdfs-jars yarn-jars browser promtool systemd lint lint-deploy format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
-	bench-spark bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
+	bench-spark bench-ingest bench-merge bench-catalog bench-query bench-tpch bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -92,7 +92,7 @@ CLIENTS = 200
 soak: setup broker-jars ## MINUTES=.. of ingestion, upserts, queries and kills; memory, threads and files each minute
 	@$(PY) -m tools.soak --minutes $(MINUTES)
 
-bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-spark ## all benchmarks, one after the other
+bench: bench-ingest bench-merge bench-catalog bench-query bench-tpch bench-maintenance bench-hot bench-cluster bench-ha bench-spark ## all benchmarks, one after the other
 
 bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
 	@$(PY) -m bench.bench_ingest
@@ -105,6 +105,9 @@ bench-catalog: setup java ## commits, a million parts, plans
 
 bench-query: setup java ## a query over plain parts, beside Spark over the same files
 	@$(PY) -m bench.bench_query
+
+bench-tpch: setup java ## the 22 queries of TPC-H, beside Spark over the same files and beside Iceberg
+	@$(PY) -m bench.bench_tpch
 
 bench-maintenance: setup broker-jars ## ten thousand tables, the key_range policy, twenty minutes of ingestion
 	@$(PY) -m bench.bench_maintenance

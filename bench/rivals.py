@@ -64,7 +64,7 @@ class Kit:
         done = subprocess.run(
             [str(self.python), "-c", script, *arguments],
             cwd=self.folder,
-            env=_environment(),
+            env=clean_environment(),
             check=True,
             timeout=seconds_max,
             stdout=subprocess.PIPE,
@@ -79,7 +79,7 @@ class Rival:
     def __init__(self, kit: Kit, stack: ExitStack) -> None:
         before = dict(os.environ)
         os.environ.clear()
-        os.environ.update(_environment())
+        os.environ.update(clean_environment())
         try:
             self._interpreter = stack.enter_context(_fresh(kit).Interpreter(kit.python))
         finally:
@@ -117,7 +117,7 @@ def _fresh(kit: Kit) -> Any:
     return module
 
 
-def _environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """This environment without what is meant for our own Spark."""
     ours = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME")
     return {name: value for name, value in os.environ.items() if name not in ours} | {"PYTHONDONTWRITEBYTECODE": "1"}
