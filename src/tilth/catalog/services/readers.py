@@ -6,7 +6,7 @@ Tests: tests/unit/catalog/services/test_leases.py.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -65,6 +65,36 @@ class Readers:
 
         return change(self._kv, self._clock, plan)
 
+    def open_all(
+        self, snapshots: Mapping[str, int], holder: str, ttl_ms: int, *, client: str = ""
+    ) -> builtins.list[ReaderLease]:
+        """Hold tables, by uuid, each as of a hybrid time: in one commit, in the order of the tables."""
+        now_ms = self._clock.now_ms()
+        leases = [
+            ReaderLease(
+                id=self._ids(),
+                table=table,
+                snapshot_ts=snapshot_ts,
+                holder=holder,
+                expires_ms=now_ms + ttl_ms,
+                client=client,
+                opened_ms=now_ms,
+            )
+            for table, snapshot_ts in snapshots.items()
+        ]
+
+        def plan(view: ReadView) -> Plan[builtins.list[ReaderLease]]:
+            ended = [
+                _key(each)
+                for table in snapshots
+                for each in read_all(view, codec.READERS, Space.READER, table)
+                if _is_over(each, now_ms)
+            ]
+            puts = {_key(lease): codec.READERS.encode(lease) for lease in leases}
+            return Plan(result=leases, puts=puts, deletes=ended)
+
+        return change(self._kv, self._clock, plan)
+
     def renew(self, lease: ReaderLease, ttl_ms: int) -> ReaderLease:
         """Extend the hold. Raises FencedError when it had ended and was swept out: the snapshot may be gone."""
         key = _key(lease)
@@ -84,6 +114,10 @@ class Readers:
     def close(self, lease: ReaderLease) -> None:
         """Give the hold up; closing it again does nothing."""
         change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease)]))
+
+    def close_all(self, leases: Collection[ReaderLease]) -> None:
+        """Give several holds up in one commit."""
+        change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease) for lease in leases]))
 
     def close_left_behind(self, holder: str, others: Collection[str]) -> int:
         """Close the leases of queries that ran in former processes of this holder; return how many.

@@ -10,7 +10,7 @@ Tests: tests/unit/query/snapshots/test_as_of.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -50,15 +50,36 @@ def held_snapshot(
     newest = catalog.parts.version(table).last_commit_ts
     lease = holder.open(catalog, table, newest)
     try:
-        snapshot = catalog.parts.snapshot(table, keep=keep)
-        if snapshot.ts != lease.snapshot_ts:
-            # Somebody committed in between. Until here, the older time has kept what the newer one needs.
-            exact = msgspec.structs.replace(lease, snapshot_ts=snapshot.ts)
-            lease = catalog.readers.renew(exact, holder.ttl_ms)
+        return _exact(catalog, lease, catalog.parts.snapshot(table, keep=keep), holder)
     except BaseException:
         catalog.readers.close(lease)
         raise
-    return snapshot, lease
+
+
+def held_snapshots(
+    catalog: Catalog, keeps: Mapping[str, Callable[[Part], bool]], holder: LeaseHolder
+) -> list[tuple[Snapshot, ReaderLease]]:
+    """Return what `held_snapshot` returns for each of these tables, with one commit for all leases."""
+    newest = {table: catalog.parts.version(table).last_commit_ts for table in keeps}
+    leases = catalog.readers.open_all(newest, holder.holder, holder.ttl_ms, client=holder.client)
+    try:
+        return [
+            _exact(catalog, lease, catalog.parts.snapshot(lease.table, keep=keeps[lease.table]), holder)
+            for lease in leases
+        ]
+    except BaseException:
+        catalog.readers.close_all(leases)
+        raise
+
+
+def _exact(
+    catalog: Catalog, lease: ReaderLease, snapshot: Snapshot, holder: LeaseHolder
+) -> tuple[Snapshot, ReaderLease]:
+    if snapshot.ts == lease.snapshot_ts:
+        return snapshot, lease
+    # Somebody committed in between. Until here, the older time has kept what the newer one needs.
+    exact = msgspec.structs.replace(lease, snapshot_ts=snapshot.ts)
+    return snapshot, catalog.readers.renew(exact, holder.ttl_ms)
 
 
 def held_past(

@@ -36,7 +36,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.query.errors import BadQueryError, SnapshotLostError, WrongKindOfTableError
 from tilth.query.snapshots.as_of import ReadTime, read_time_of
-from tilth.query.snapshots.held import LeaseHolder, held_past, held_snapshot
+from tilth.query.snapshots.held import LeaseHolder, held_past, held_snapshot, held_snapshots
 from tilth.query.snapshots.predicates import Predicate, Undecided
 from tilth.query.snapshots.protocol import AsOf, Resolved, Source, stream_of
 from tilth.query.snapshots.prune import keeper
@@ -172,8 +172,7 @@ class SnapshotService:
             with self._lock:
                 del self._open[query_id]
                 leases = list(query.leases)
-            for lease in leases:
-                self._close(lease)
+            self._close(leases)
             self._close_result(query)
 
     @contextmanager
@@ -226,7 +225,7 @@ class SnapshotService:
             if isinstance(found.table, TableDef):
                 keeps.setdefault(found.key, []).append(keeper(predicate, found.table))
                 tables[found.key] = found
-        snapshots = {key: self._snapshot(query, tables[key], keeps_of) for key, keeps_of in keeps.items()}
+        snapshots = self._snapshots(query, tables, keeps)
         for key, found in tables.items():
             assert isinstance(found.table, TableDef)
             check_same_columns(found.table, snapshots[key].table)
@@ -314,19 +313,37 @@ class SnapshotService:
             raise NotFoundError("the table behind this view is gone", view=f"{database}.{name}")
         return relation
 
-    def _snapshot(self, query: OpenQuery, found: FoundTable, keeps: Sequence[Keep]) -> Snapshot:
-        def keep(part: Part) -> bool:
-            return any(each(part) for each in keeps)
-
-        assert isinstance(found.table, TableDef)
-        if found.read_time is None:
-            return self.hold(query, found.table.uuid, keep)
+    def _snapshots(
+        self,
+        query: OpenQuery,
+        tables: dict[tuple[str, int], FoundTable],
+        keeps: dict[tuple[str, int], list[Keep]],
+    ) -> dict[tuple[str, int], Snapshot]:
+        """Take the snapshots of all tables, with leases; those of now have one commit together."""
         holder = self._holder(query)
-        snapshot, lease = held_past(self._catalog, self._clock, found.table, found.read_time, holder, keep=keep)
-        with self._lock:
-            query.leases.append(lease)
-        query.count(snapshot)
-        return snapshot
+        wanted = {key: _any_of(keeps_of) for key, keeps_of in keeps.items()}
+        present = {key: wanted[key] for key, found in tables.items() if found.read_time is None}
+        snapshots: dict[tuple[str, int], Snapshot] = {}
+
+        def note(key: tuple[str, int], snapshot: Snapshot, lease: ReaderLease) -> None:
+            with self._lock:
+                query.leases.append(lease)
+            query.count(snapshot)
+            snapshots[key] = snapshot
+
+        if present:
+            held = held_snapshots(self._catalog, {uuid: keep for (uuid, _), keep in present.items()}, holder)
+            for key, (snapshot, lease) in zip(present, held, strict=True):
+                note(key, snapshot, lease)
+        for key, found in tables.items():
+            if found.read_time is None:
+                continue
+            assert isinstance(found.table, TableDef)
+            note(
+                key,
+                *held_past(self._catalog, self._clock, found.table, found.read_time, holder, keep=wanted[key]),
+            )
+        return snapshots
 
     def _source(
         self,
@@ -359,11 +376,19 @@ class SnapshotService:
             except Exception as error:
                 _log.error("reader_leases_not_renewed", error=error)
 
-    def _close(self, lease: ReaderLease) -> None:
+    def _close(self, leases: list[ReaderLease]) -> None:
+        if not leases:
+            return
         try:
-            self._catalog.readers.close(lease)
+            self._catalog.readers.close_all(leases)
         except TilthError as error:
-            _log.warning("reader_lease_left", cause_id=lease.id, table=lease.table, reason=error)
+            for lease in leases:
+                _log.warning("reader_lease_left", cause_id=lease.id, table=lease.table, reason=error)
+
+
+def _any_of(keeps: Sequence[Keep]) -> Keep:
+    """Return the test of parts that one of several readings of a table needs."""
+    return lambda part: any(keep(part) for keep in keeps)
 
 
 def _ended(query_id: str) -> NotFoundError:

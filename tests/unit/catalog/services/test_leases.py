@@ -192,3 +192,22 @@ def test_queries_of_a_former_process_hold_nothing_and_readers_outside_go_on(worl
     assert readers.close_left_behind("s-1", {"s-1", "s-2"}) == 0
     assert readers.find(outside.id) == outside
     assert readers.find("none") is None
+
+
+def test_a_statement_holds_its_tables_by_one_commit_and_lets_go_by_one(world: World) -> None:
+    readers = world.catalog.readers
+    ended = readers.open("t", 5, "s-1", 10)
+    other = readers.open("t", 6, "s-2", 5000)
+    world.clock.advance(1)
+    leases = readers.open_all({"t": 10, "u": 20}, "s-1", 5000, client="report")
+    assert [(each.table, each.snapshot_ts, each.client) for each in leases] == [
+        ("t", 10, "report"),
+        ("u", 20, "report"),
+    ]
+    assert len({each.id for each in leases}) == 2
+    assert {each.id for each in readers.list()} == {other.id, *(each.id for each in leases)}
+    assert readers.find(ended.id) is None
+    assert readers.oldest("u", world.clock.now_ms()) == 20
+    for _ in range(2):
+        readers.close_all(leases)
+        assert readers.list() == [other]
