@@ -15,12 +15,14 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, MemoryKV
+from tilth.catalog.kv import KeyValue
 from tilth.ingest import check_view, replay_letters
 from tilth.maintenance.damage.checks import TaskChecks
 from tilth.maintenance.damage.task_spark import check_runner
 from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.query.results.answer import Answer
+from tilth.query.worker.query_cache import QueryCache
 from tilth.query.worker.spark import InsertRunner, QueryRunner
 from tilth.statements.engine import SqlEngine
 from tilth.statements.inserts.bodies.spark import write_body
@@ -32,14 +34,26 @@ from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerS
 class SparkWorld:
     """A node's SQL without its background services."""
 
-    def __init__(self, folder: Path, session: WorkerSession, *, settings: Mapping[str, str] | None = None) -> None:
-        """`session`: is running; it outlives this. `settings`: those of the node."""
+    def __init__(
+        self,
+        folder: Path,
+        session: WorkerSession,
+        *,
+        settings: Mapping[str, str] | None = None,
+        beside: SparkWorld | None = None,
+    ) -> None:
+        """`session`: is running; it outlives this. `settings`: those of the node. `beside`: another server over
+        the same catalog and folder.
+        """
         clock = SystemClock()
         self.folder = folder
+        self.kv: KeyValue = MemoryKV() if beside is None else beside.kv
+        #: What the worker keeps of its queries.
+        self.cache = QueryCache()
         self.catalog = Catalog(
-            MemoryKV(),
+            self.kv,
             clock,
-            "s1",
+            "s1" if beside is None else "s2",
             random_id,
             is_checking=True,
             sweep=partial(clean_transaction, local_root(folder / "tables")),
@@ -50,10 +64,11 @@ class SparkWorld:
         rooms = fake_rooms(clock, random_id, self.catalog, root=local_root(folder / "tables"))
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher), settings=GivenSettings(settings or {}))
         self.worker.register(
-            TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks)
+            TaskKind.QUERY,
+            QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks, cache=self.cache),
         )
         self.worker.register(TaskKind.CHECK, check_runner())
-        self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots, write_body))
+        self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots, write_body, cache=self.cache))
         self.worker.start()
         self.dispatcher.start()
         self.engine.start()

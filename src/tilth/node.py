@@ -59,6 +59,7 @@ from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.wire import Health
 from tilth.query.snapshots.pins import Pins
 from tilth.query.snapshots.remote import query_handlers
+from tilth.query.worker.query_cache import QueryCache
 from tilth.recovery import Journal, TxnNotes, has_catalog
 from tilth.runners import all_runners
 from tilth.server import SETTINGS as SERVER_SETTINGS
@@ -502,6 +503,7 @@ class Node:
             result_limits=server_settings.result_limits,
         )
         self._pins = Pins(self._clock, self.catalog, root=self._roots, server=self._server)
+        cache = QueryCache()
         self._metrics = Metrics(
             self._clock,
             MetricSources(
@@ -516,11 +518,12 @@ class Node:
                 inserts=self.engine.insert_stats,
                 pipes=self.engine.pipes.numbers,
                 statements=self.engine.statement_stats,
+                queries=cache.stats,
                 traces=tracing.stats,
                 numbers=partial(self.engine.server_numbers, server_settings.metrics_tables_max),
             ),
         )
-        runners = all_runners(self._clock, self.engine.snapshots, self._consume)
+        runners = all_runners(self._clock, self.engine.snapshots, self._consume, cache=cache)
         for kind, runner in runners.items():
             self._worker.register(kind, runner)
         handlers = consumer_handlers(self._consume) | query_handlers(self.engine.snapshots)

@@ -32,6 +32,7 @@ from tilth.control.running import OTHER_TASKS
 from tilth.ingest.consumer.remote import RemoteConsumerCalls
 from tilth.model.task import TaskKind
 from tilth.query.snapshots.remote import RemoteQueryCalls
+from tilth.query.worker.query_cache import QueryCache
 from tilth.runners import all_runners
 from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app, reachable_url
 from tilth.storage import check_probe
@@ -220,7 +221,7 @@ class WorkerNode:
         link.join_when_there(member, cores=cores)
 
     def _runners(self, channel: Channel) -> dict[TaskKind, Runner]:
-        return all_runners(self._clock, RemoteQueryCalls(channel), RemoteConsumerCalls(channel))
+        return all_runners(self._clock, RemoteQueryCalls(channel), RemoteConsumerCalls(channel), cache=QueryCache())
 
     def _registration(self, url: str) -> Registration:
         settings, options = self._settings, self._options

@@ -72,7 +72,9 @@ def test_python_workers_are_forked_with_every_module_that_spark_ships() -> None:
     }
     # Runs in the driver only.
     assert shipped - imported == {
+        "tilth.query.worker.plan_cache_spark",
         "tilth.query.worker.needs_spark",
+        "tilth.query.worker.prepared_spark",
         "tilth.query.results.spark",
         "tilth.storage.read.hadoop_spark",
         "tilth.warehouse.session.batches_spark",

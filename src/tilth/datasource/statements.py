@@ -35,7 +35,7 @@ from tilth.query.snapshots.prune import keeper
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tilth.query.worker.needs_spark import Needs
+    from tilth.query.snapshots.predicates import Needs
     from tilth.query.worker.relations import Relations
 
 #: First part of a name that always means a table of Tilth.
@@ -65,8 +65,8 @@ class NamedTable:
 
 def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: float) -> DataFrame:
     """`tilth.sql`. Raises NotAttachedError, ServerError, InvalidInputError (AMBIGUOUS_TABLE), Spark's own errors."""
+    from tilth.query.worker.prepared_spark import points_in_time
     from tilth.query.worker.relations import find_relations
-    from tilth.query.worker.spark import points_in_time
     from tilth.warehouse import parse_plan
 
     attachment = attachment_of(spark)
@@ -92,7 +92,8 @@ def run_sql(spark: SparkSession, text: str, *, database: str, hold_seconds: floa
 
 def _with_views(spark: SparkSession, found: Relations, tables: Sequence[Pinned | None]) -> DataFrame:
     """Run the statement with views of the snapshots; `tables`: by relation, None where it is the session's own."""
-    from tilth.query.worker.needs_spark import PREDICATE_WORDS, create_views, nothing_known, view_names
+    from tilth.query.snapshots.predicates import nothing_known
+    from tilth.query.worker.needs_spark import PREDICATE_WORDS, create_views, view_names
     from tilth.query.worker.relations import edits_of, names_of, rewrite
     from tilth.storage import parse_root
     from tilth.storage.read.spark import is_changed, read_snapshot
@@ -127,7 +128,8 @@ def _needs(spark: SparkSession, text: str, count: int) -> Needs:
     """Return what a statement needs of the empty views that it reads. Nothing is known of one that depends on the time
     of its run, for its frame may run later again. Raises Spark's AnalysisException.
     """
-    from tilth.query.worker.needs_spark import answered, needs_of, nothing_known
+    from tilth.query.snapshots.predicates import nothing_known
+    from tilth.query.worker.needs_spark import answered, needs_of
     from tilth.query.worker.relations import TIME_WORDS
 
     nothing = nothing_known(count)

@@ -40,6 +40,7 @@ from tilth.introspection.numbers import ServerNumbers, TableNumbers
 from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
+from tilth.query.worker.query_cache import QueryCacheStats
 from tilth.server.stats import SECONDS, HttpCounters, HttpStats
 from tilth.warehouse import WarehouseStats
 
@@ -186,7 +187,7 @@ METRICS = (
     FINDINGS,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_LAG_AGE, INGEST_UNREAD, INGEST_OFFSET),
-    *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats, PipeStats, StatementStats),
+    *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats, PipeStats, StatementStats, QueryCacheStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
     *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
     *(metric for metrics in _KUDU_RUNS.values() for metric in metrics),
@@ -218,6 +219,7 @@ class MetricSources:
     inserts: Callable[[], InsertStats] | None = None
     pipes: Callable[[], PipeStats] | None = None
     statements: Callable[[], StatementStats] | None = None
+    queries: Callable[[], QueryCacheStats] | None = None
     traces: Callable[[], TraceStats] | None = None
     numbers: Callable[[], ServerNumbers] | None = None
 
@@ -259,6 +261,7 @@ class Metrics(Collector):
             **_call("inserts", sources.inserts, _fields),
             **_call("pipes", sources.pipes, _fields),
             **_call("statements", sources.statements, _fields),
+            **_call("queries", sources.queries, _fields),
             **_call("traces", sources.traces, _fields),
             **_call("numbers", sources.numbers, _numbers),
             **_call("http", self.http.stats, _http),

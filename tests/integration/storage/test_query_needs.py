@@ -22,12 +22,13 @@ from tilth.query.snapshots.predicates import (
     HasPrefix,
     IsIn,
     IsNull,
+    Needs,
     Negation,
     Predicate,
     Undecided,
 )
 from tilth.query.snapshots.simplify import joined
-from tilth.query.worker.needs_spark import Needs, create_views, find_needs
+from tilth.query.worker.needs_spark import create_views, find_needs
 
 pytestmark = pytest.mark.integration
 _TYPES: dict[str, DataType] = {

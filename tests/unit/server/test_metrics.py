@@ -24,6 +24,7 @@ from tilth.maintenance import MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
+from tilth.query.worker.query_cache import QueryCacheStats
 from tilth.server import METRICS, Metrics, MetricSources
 from tilth.server.metrics import SERVICE_STATES
 from tilth.server.stats import SECONDS, Answered
@@ -152,6 +153,7 @@ def metrics() -> Metrics:
         pipes=lambda: PipeStats(pipes=1, files=25),
         inserts=lambda: InsertStats(batched=18, batches=19, memory_rejections=20),
         statements=lambda: StatementStats(sent_again=22),
+        queries=lambda: QueryCacheStats(plans_reused=23, plans=24),
         traces=lambda: TraceStats(sent=23, dropped=24),
         numbers=lambda: NUMBERS,
     )

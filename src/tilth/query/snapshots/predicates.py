@@ -7,6 +7,7 @@ NULL are never true.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -66,3 +67,17 @@ Predicate = Compare | IsIn | IsNull | HasPrefix | AllOf | AnyOf | Negation | Und
 def leaf_name(occurrence: int, column: str) -> str:
     """Name of a column of the n-th table reference below its view; it is unique in the optimized plan."""
     return f"{occurrence}:{column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Needs of a query from each of its tables."""
+
+    predicates: list[Predicate]
+    #: Names of columns, by table; None: perhaps all.
+    columns: list[frozenset[str] | None]
+
+
+def nothing_known(occurrences: int) -> Needs:
+    """Every row and every column may be needed."""
+    return Needs(predicates=[Undecided()] * occurrences, columns=[None] * occurrences)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,16 +19,19 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tilth.base.ids import random_id
+from tilth.base.java_class import compiled_once
 from tilth.base.logs import Log
 from tilth.model.table import Schema
 from tilth.model.types import quoted, spark_name
-from tilth.query.snapshots.predicates import AnyOf, Predicate, Undecided, leaf_name
+from tilth.query.snapshots.predicates import AnyOf, Needs, Predicate, Undecided, leaf_name
 from tilth.warehouse import make_active, read_needs
 
 #: Words without one of which a statement rules no rows of a table out.
 PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
 #: Random digits in the names of a statement's views.
 _DIGITS = 12
+#: Ends each text of a view on its way to EmptyViews.java.
+_END = "\0"
 
 _log = Log("sql")
 
@@ -58,41 +60,31 @@ def create_views(
     They may all be NULL, as those of the real rows may for the optimizer: else it would do without columns that it then
     needs of those.
     """
-    context = session._sc
-    jvm, gateway = session._jvm, context._gateway
-    row_class = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
-    empty = context._jsc.sc().emptyRDD(jvm.scala.reflect.ClassTag.apply(row_class))
+    texts = []
     projections = shown or [None] * len(names)
     for occurrence, (name, schema, projection) in enumerate(zip(names, schemas, projections, strict=True)):
         ddl = ", ".join(f"{quoted(leaf_name(occurrence, c.name))} {spark_name(c.type)}" for c in schema.columns)
-        leaf = session._jsparkSession.internalCreateDataFrame(
-            empty, jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl), False
-        )
-        rows = leaf.toDF(_array(gateway, jvm, schema.names))
+        if _END in ddl:
+            raise ValueError("a column's name has a NUL")
+        texts.append(f"{_stored(name, projection)}{_END}{ddl}{_END}")
+    assert __package__ is not None
+    compiled_once(session, __package__, "EmptyViews").apply(session._jsparkSession, "".join(texts))
+    for name, projection in zip(names, projections, strict=True):
         if projection is not None:
-            rows = rows.selectExpr(_array(gateway, jvm, projection))
-        rows.createOrReplaceTempView(name)
+            rows = session._jsparkSession.table(_stored(name, projection)).selectExpr(_array(session, projection))
+            rows.createOrReplaceTempView(name)
 
 
-def _array(gateway: Java, jvm: Java, texts: Sequence[str]) -> Java:
-    made = gateway.new_array(jvm.java.lang.String, len(texts))
+def _stored(name: str, projection: Sequence[str] | None) -> str:
+    """Return the name of the view of the stored columns."""
+    return name if projection is None else f"{name}_stored"
+
+
+def _array(session: Java, texts: Sequence[str]) -> Java:
+    made = session._sc._gateway.new_array(session._jvm.java.lang.String, len(texts))
     for index, text in enumerate(texts):
         made[index] = text
     return made
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """Needs of a query from each of its tables."""
-
-    predicates: list[Predicate]
-    #: Names of columns, by table; None: perhaps all.
-    columns: list[frozenset[str] | None]
-
-
-def nothing_known(occurrences: int) -> Needs:
-    """Every row and every column may be needed."""
-    return Needs(predicates=[Undecided()] * occurrences, columns=[None] * occurrences)
 
 
 class _Scan(msgspec.Struct):

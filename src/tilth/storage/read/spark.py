@@ -36,6 +36,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tilth.base.errors import TilthError
+from tilth.base.java_class import compiled_once
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
 from tilth.model.answer import error_in
@@ -82,6 +83,8 @@ _FILE_PERMISSION = 0o644
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 #: More than the statuses of any list of files weigh: from a cache that is full, Spark drops some and lists the folder.
 _CACHE_BYTES = 1 << 50
+#: Ends each text on its way to FileRelation.java.
+_END = "\0"
 #: Column of a masked scan: the file's modification time, which identifies the file.
 _NUMBER = "__tilth_number"
 _ZONE = "spark.sql.session.timeZone"
@@ -309,10 +312,6 @@ class _Reading:
         return _computed(frame, texts, scan.stored, scan.wanted)
 
 
-class _WrongIndexError(Exception):
-    """Spark's index holds other files than it was given."""
-
-
 def _native(
     session: SparkSession,
     folder: Folder,
@@ -332,15 +331,15 @@ def _native(
         if has_positions:
             # Spark's scan requests this column from its reader to fill `_metadata.row_index`. Through that field it
             # makes an object of every row, which costs more than all the rest of a masked scan.
+            # Any: handles of py4j have no types.
             parquet: Any = getattr(session._jvm, _DATASOURCES).parquet.ParquetFileFormat
             schema = StructType([*schema.fields, StructField(parquet.ROW_INDEX_TEMPORARY_COLUMN_NAME(), LongType())])
         return _indexed(session, folder, files, schema, options, first_number)
-    except (Py4JError, PySparkException, TypeError, _WrongIndexError) as error:
+    except (Py4JError, PySparkException, TypeError) as error:
         _log.warning("index_unavailable", error=error, folder=folder, files=len(files), because=type(error).__name__)
         return None
 
 
-# Any, here and below: handles of py4j have no types.
 def _indexed(
     session: SparkSession,
     folder: Folder,
@@ -349,56 +348,31 @@ def _indexed(
     options: Mapping[str, str],
     first_number: int,
 ) -> DataFrame:
-    jvm: Any = session.sparkContext._jvm
-    java_session: Any = session._jsparkSession
-    sources: Any = getattr(jvm, _DATASOURCES)
-    java_schema = java_session.parseDataType(schema.json())
-    none = jvm.scala.Option.empty()
-    empty_map = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-    # The session's cache is shared, bounded, and may be switched off.
-    cache = sources.SharedInMemoryCache(_CACHE_BYTES, -1).createForNewClient()
-    paths = []
-    for each in choose_sources(folder, files):
+    sources = choose_sources(folder, files)
+    for each in sources:
         let_spark_reach(session, each.folder.root)
-        path = jvm.org.apache.hadoop.fs.Path(spark_uri(each.folder))
-        cache.putLeafFiles(path, _statuses(session, each, first_number))
-        paths.append(path)
-    roots = jvm.org.apache.spark.api.python.PythonUtils.toSeq(paths)
-    index = sources.InMemoryFileIndex(
-        java_session, roots, empty_map, jvm.scala.Option.apply(java_schema), cache, none, none
+    assert __package__ is not None
+    frame = compiled_once(session, __package__, "FileRelation").frame(
+        session._jsparkSession,
+        schema.json(),
+        "".join(f"{text}{_END}" for pair in options.items() for text in pair),
+        "".join(f"{spark_uri(each.folder)}{_END}" for each in sources),
+        b"".join(_statuses(each, first_number) for each in sources),
+        len(files),
+        sum(file.size for file in files),
+        _CACHE_BYTES,
     )
-    _check_index(index, files)
-    no_columns = jvm.org.apache.spark.sql.types.StructType()
-    parquet = sources.parquet.ParquetFileFormat()
-    java_options = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(dict(options))
-    relation = sources.HadoopFsRelation(index, no_columns, java_schema, none, parquet, java_options, java_session)
-    return DataFrame(java_session.baseRelationToDataFrame(relation), session)
+    return DataFrame(frame, session)
 
 
-def _check_index(index: Any, files: Sequence[DataFile]) -> None:
-    """A folder holds files that no snapshot shows any more, or yet: an index that was listed would read those too."""
-    count, size = index.allFiles().size(), index.sizeInBytes()
-    wanted = sum(file.size for file in files)
-    if (count, size) != (len(files), wanted):
-        raise _WrongIndexError(f"{count} files of {size} bytes instead of {len(files)} of {wanted}")
-
-
-def _statuses(session: SparkSession, source: SourceFiles, first_number: int) -> Any:
-    """A Java array of FileStatus, made by Hadoop itself from what it would have written."""
-    jvm: Any = session.sparkContext._jvm
-    gateway: Any = session.sparkContext._gateway
-    files = source.files
-    written = bytearray(struct.pack(">i", len(files)))
+def _statuses(source: SourceFiles, first_number: int) -> bytes:
+    """Return a Hadoop ArrayWritable of FileStatus, as Hadoop itself would write it."""
+    written = bytearray(struct.pack(">i", len(source.files)))
     above = spark_uri(source.folder)
-    for number, file in files:
+    for number, file in source.files:
         status = _status_message(f"{above}/{file.name}", file.size, first_number + number)
         written += struct.pack(">i", len(status)) + status
-    array = jvm.org.apache.hadoop.io.ArrayWritable(jvm.java.lang.Class.forName("org.apache.hadoop.fs.FileStatus"))
-    array.readFields(jvm.java.io.DataInputStream(jvm.java.io.ByteArrayInputStream(bytes(written))))
-    # The same objects in an array of the type that Spark expects.
-    statuses = gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, len(files))
-    jvm.java.lang.System.arraycopy(array.get(), 0, statuses, 0, len(files))
-    return statuses
+    return bytes(written)
 
 
 def _status_message(path: str, size: int, modified_ms: int) -> bytes:

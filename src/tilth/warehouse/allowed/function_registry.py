@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tilth.base.java_class import Java, compiled
 from tilth.clickhouse.functions.functions import TABLE_FUNCTIONS, functions
 from tilth.warehouse.allowed.allow_list import allow_list
-from tilth.warehouse.allowed.java_class import Java, compiled
 
 #: The result of `current_user()`, so that the account of the node's process is not shown.
 USER = "tilth"

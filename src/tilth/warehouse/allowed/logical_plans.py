@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from tilth.warehouse.allowed.java_class import Java, compiled
+from tilth.base.java_class import Java, compiled
 from tilth.warehouse.allowed.nesting import check_depth
 from tilth.warehouse.errors import NotAllowedError, TooComplexError
 

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import tilth.base
+from tilth.base.java_class import compiled
 from tilth.base.logs import Log, rotate_appended
 from tilth.base.units import show_time
 from tilth.model.warehouse import QUERY_WAREHOUSE
 from tilth.warehouse.allowed.function_registry import USER, register_functions, remove_refused_functions, user_of_thread
-from tilth.warehouse.allowed.java_class import compiled
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.parallelism import (
     Executors,

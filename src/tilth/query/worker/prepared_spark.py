@@ -1,0 +1,292 @@
+"""A query's text with snapshots instead of its relations, and what is kept of it for the next time.
+
+Covers: relations, needs, snapshots and views of one query, on its way to a DataFrame. Does not cover: running it
+(spark.py), what is kept and for how long (query_cache.py).
+Always holds: what the optimizer does not say for certain rules out nothing; names and snapshots are the server's answer
+to this query, whatever is kept.
+
+Tests: tests/integration/sql/test_sql_on_spark.py, tests/integration/sql/test_query_cache.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tilth.base import tracing
+from tilth.base.mailbox import Mailbox
+from tilth.query.errors import BadQueryError
+from tilth.query.language.explained import explains
+from tilth.query.language.spark_errors import from_spark
+from tilth.query.snapshots import protocol
+from tilth.query.snapshots.predicates import Needs, nothing_known
+from tilth.query.worker.headings import headings
+from tilth.query.worker.hidden import ShownColumns, shown_columns, star_edits
+from tilth.query.worker.needs_spark import PREDICATE_WORDS, answered, create_views, find_needs, view_names
+from tilth.query.worker.plan_cache_spark import is_timeless, keep_plan, open_plan
+from tilth.query.worker.query_cache import PlanBasis, Preparation, QueryCache, QueryKey, may_cache_plan
+from tilth.query.worker.relations import (
+    TIME_WORDS,
+    Edit,
+    Past,
+    Relations,
+    edits_of,
+    frozen_times,
+    has_fine_times,
+    names_of,
+    rewrite,
+)
+from tilth.query.worker.target_spark import parsed_query
+from tilth.storage import note_unanswered
+from tilth.storage.read.spark import file_error, is_changed, read_snapshot
+from tilth.warehouse import make_active
+
+_VERSION = re.compile(r"[0-9]{1,18}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The optimizer's answer about a query over empty views."""
+
+    #: None: the optimizer was not needed.
+    needs: Needs | None
+    #: Edits that fix the time for which the needs hold.
+    times: list[Edit]
+    #: Names of the query's columns, which must not show those edits; None: as Spark gives them.
+    names: list[str] | None = None
+    #: `True` if the answer is the same at any time.
+    is_constant: bool = False
+
+
+class PreparedQuery:
+    """A query's text with snapshots instead of its relations."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        mailbox: Mailbox,
+        calls: protocol.QueryCalls,
+        task: protocol.QueryTask | protocol.InsertTask,
+        *,
+        cache: QueryCache,
+        tasks: int | None = None,
+    ) -> None:
+        """`tasks`: number of tasks that share a scan, for a query whose plan may be kept; None: it is not."""
+        self._session = session
+        self._mailbox = mailbox
+        self._calls = calls
+        self._query_id = task.query_id
+        self._text = task.text
+        self._spark_settings = task.spark
+        self._cache = cache
+        self._key = QueryKey(task.text, tuple(sorted(task.spark.items())))
+        self._tasks = tasks
+        #: Its rows are stored, so no value may differ from its text.
+        self._is_insert = isinstance(task, protocol.InsertTask)
+        #: Text sent to Spark, for the positions in its messages.
+        self._sent = rewrite(task.text, [])
+        self._shown: list[ShownColumns] = []
+        #: The instant of the whole query, where it was fixed before Spark ran it.
+        self.now_us: int | None = None
+        self.input_bytes = 0
+
+    def guarded(self, act: Callable[[], T]) -> T:
+        """Run it; raises Spark's errors as TilthErrors that point into the user's text."""
+        try:
+            return act()
+        except (PySparkException, Py4JError, RecursionError) as error:
+            damage = file_error(error, self._mailbox)
+            if damage is not None:
+                note_unanswered(damage)
+                raise damage from error
+            raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
+
+    def frame(self) -> DataFrame:
+        """Analyze the query; nothing else has run yet."""
+        with tracing.part("analyze"):
+            return self._frame()
+
+    def _frame(self) -> DataFrame:
+        session = self._session
+        for name, value in self._spark_settings.items():
+            session.conf.set(name, value)
+        # For a cached text, nothing else would make it the session of this thread.
+        make_active(session)
+        found = self._cache.relations(self._key)
+        if found is None:
+            found = parsed_query(session, self._text)
+            self._cache.add_relations(self._key, found)
+        if self._is_insert and has_fine_times(found):
+            raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
+        if not found.relations:
+            return self._named(found, session.sql(self._text))
+        as_of = points_in_time(session, [relation.past for relation in found.relations])
+        with tracing.part("snapshot"):
+            resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
+        prepared, times, names = self._preparation(found, resolved)
+        nothing = nothing_known(len(resolved))
+        with tracing.part("snapshot"):
+            sources = self._calls.pin(self._query_id, (prepared.needs or nothing).predicates)
+        self._sent = rewrite(self._text, prepared.edits + times)
+        basis = self._basis(sources)
+        kept = None if basis is None else self._kept_frame(resolved, basis)
+        self._cache.note_plan(is_reused=kept is not None)
+        if kept is not None:
+            return kept
+        self._put_views(prepared, sources)
+        self._sent = rewrite(self._text, prepared.edits + times)
+        frame = self._named(found, session.sql(self._sent.text), names)
+        if basis is not None:
+            handle = keep_plan(frame)
+            if handle is not None:
+                self._cache.add_plan(self._key, resolved, basis, handle)
+        return frame
+
+    def _preparation(
+        self, found: Relations, resolved: list[protocol.Resolved]
+    ) -> tuple[Preparation, list[Edit], list[str] | None]:
+        """Return what follows from text and columns, with the edits that fix the time, and then the columns' names."""
+        kept = self._cache.preparation(self._key, resolved)
+        if kept is not None:
+            self._shown = kept.shown
+            return kept, [], None
+        views, known = view_names(len(resolved)), names_of(found, resolved)
+        self._shown = [shown_columns(one.schema, self._text) for one in resolved]
+        edits = edits_of(found, known, resolved, views) + star_edits(found, self._shown, known)
+        answer = answered(
+            lambda: self._needs(found, resolved, views, edits),
+            _Answer(nothing_known(len(resolved)), []),
+            cause_id=self._query_id,
+        )
+        prepared = Preparation(resolved=resolved, views=views, shown=self._shown, edits=edits, needs=answer.needs)
+        if answer.is_constant:
+            self._cache.add_preparation(self._key, prepared)
+        return prepared, answer.times, answer.names
+
+    def _basis(self, sources: list[protocol.Source]) -> PlanBasis | None:
+        """Return what a plan over the sources depends on; None: it is not kept."""
+        if self._tasks is None or explains(self._text) or not is_timeless(self._text) or not may_cache_plan(sources):
+            return None
+        return PlanBasis(sources=sources, tasks=self._tasks, context=self._session.sparkContext)
+
+    def _kept_frame(self, resolved: list[protocol.Resolved], basis: PlanBasis) -> DataFrame | None:
+        handle = self._cache.plan(self._key, resolved, basis)
+        frame = None if handle is None else open_plan(self._session, handle)
+        if handle is not None and frame is None:
+            self._cache.remove_plan(self._key)
+        if frame is not None:
+            self.input_bytes = basis.bytes
+        return frame
+
+    def _put_views(self, prepared: Preparation, sources: list[protocol.Source]) -> None:
+        """Give the session a view of each source."""
+        views, resolved, nothing = prepared.views, prepared.resolved, nothing_known(len(sources))
+        needs = prepared.needs
+        if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
+            needs = answered(
+                lambda: self._find_needs(resolved, views, prepared.edits), nothing, cause_id=self._query_id
+            )
+        for view, source, needed, shown in zip(views, sources, (needs or nothing).columns, prepared.shown, strict=True):
+            rows = self._rows_of(source, needed)
+            rows = rows if shown.projection is None else rows.selectExpr(*shown.projection)
+            rows.createOrReplaceTempView(view)
+
+    def _named(self, found: Relations, frame: DataFrame, names: Sequence[str] | None = None) -> DataFrame:
+        """Return the frame with the headings of its answer; `names`: those that Spark would give to the user's text."""
+        wanted = headings(found.nodes[0], self._text, lambda: frame.columns if names is None else names) or names
+        return frame if wanted is None else frame.toDF(*wanted)
+
+    def _needs(
+        self, found: Relations, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]
+    ) -> _Answer:
+        if not PREDICATE_WORDS.search(self._text):
+            return _Answer(None, [], is_constant=True)
+        times = self._frozen_times(found, resolved)
+        names = None
+        if times:
+            self._create_views(views, resolved)
+            self._sent = rewrite(self._text, edits)
+            names = self._session.sql(self._sent.text).columns
+        needs = self._find_needs(resolved, views, edits + (times or []))
+        if times is None:
+            return _Answer(replace(needs, predicates=nothing_known(len(resolved)).predicates), [])
+        return _Answer(needs, times, names, is_constant=not times and is_timeless(self._text))
+
+    def _create_views(self, views: list[str], resolved: list[protocol.Resolved]) -> None:
+        schemas = [one.schema for one in resolved]
+        create_views(self._session, views, schemas, [shown.projection for shown in self._shown])
+
+    def _find_needs(self, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]) -> Needs:
+        self._create_views(views, resolved)
+        self._sent = rewrite(self._text, edits)
+        return find_needs(self._session, self._sent.text, len(resolved))
+
+    def _frozen_times(self, found: Relations, resolved: list[protocol.Resolved]) -> list[Edit] | None:
+        """Return None if the query depends on the time in a way that cannot be fixed: it must not choose parts."""
+        if not TIME_WORDS.search(found.present):
+            return []
+        if any(TIME_WORDS.fullmatch(column.name) for one in resolved for column in one.schema.all_columns):
+            return None
+        jvm: Any = self._session._jvm
+        now = jvm.java.time.Instant.now()
+        self.now_us = now.getEpochSecond() * 1_000_000 + now.getNano() // 1000
+        return frozen_times(found, self.now_us)
+
+    def _rows_of(self, source: protocol.Source, columns: frozenset[str] | None) -> DataFrame:
+        if source.snapshot is not None:
+            assert source.root is not None
+            self.input_bytes += source.snapshot.bytes
+            return read_snapshot(self._session, source.snapshot, source.root, columns, mailbox=self._mailbox)
+        table = source.table
+        self.input_bytes += table.nbytes
+        if not table.num_rows:
+            return self._session.createDataFrame([], from_arrow_schema(table.schema))
+        return self._session.createDataFrame(table)
+
+
+def points_in_time(session: SparkSession, pasts: Sequence[Past | None]) -> list[protocol.AsOf | None]:
+    """Past states of AS OF clauses; now() is one instant for all of them. Raises BadQueryError."""
+    times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
+    micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}
+    points: list[protocol.AsOf | None] = []
+    for past in pasts:
+        if past is None:
+            points.append(None)
+        elif past.time is not None:
+            points.append(protocol.AsOfTime(micros=micros[past.time]))
+        else:
+            points.append(protocol.AsOfVersion(version=_version(past.version or "")))
+    return points
+
+
+def _version(text: str) -> int:
+    if not _VERSION.fullmatch(text):
+        hint = "system.table_versions lists them; for a time write TIMESTAMP AS OF '2026-01-31 12:00:00'"
+        raise BadQueryError("a version is a whole number", version=text, hint=hint)
+    return int(text)
+
+
+def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
+    """Values of constant expressions, in microseconds since 1970."""
+    shown = ", ".join(times)
+    columns = ", ".join(f"unix_micros(CAST(({time}\n) AS TIMESTAMP))" for time in times)
+    try:
+        (row,) = session.sql(f"SELECT {columns}").collect()
+    except PySparkException as error:
+        hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
+        condition = error.getCondition() or type(error).__name__
+        raise BadQueryError("AS OF needs a time", time=shown, reason=condition, hint=hint) from error
+    # `in` of a Row checks the names of its fields.
+    values = list(row)
+    if None in values:
+        raise BadQueryError("AS OF needs a time", time=shown, hint="its value is NULL")
+    return values

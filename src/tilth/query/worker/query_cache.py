@@ -1,0 +1,227 @@
+"""Cache of what a worker knows of the queries it has run, for the next query of the same text. Pure.
+
+Covers: texts that were parsed and checked, what they need of their tables, handles of plans; bounds, counters. Does not
+cover: making these (prepared_spark.py), what a handle is (plan_cache_spark.py).
+Always holds: what is kept is used only where everything that it depends on is the same: the text and the settings, for
+what its tables are their names and columns, for a plan each snapshot down to its files, and the JVM. Nothing is kept of
+a query that failed. Rights, limits and leases are those of each query itself.
+
+Tests: tests/integration/sql/test_query_cache.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilth.base.metrics import counter, gauge
+from tilth.query.snapshots.predicates import Needs
+from tilth.query.snapshots.protocol import Resolved, Source
+from tilth.query.worker.hidden import ShownColumns
+from tilth.query.worker.relations import Edit, Relations
+
+#: Longest text, in characters, of which something is kept.
+TEXT_MAX = 32_768
+#: Nodes of all texts together, about half a kilobyte each.
+NODES_MAX = 50_000
+PLANS_MAX = 64
+#: Files of one plan, and of all plans together, about half a kilobyte each in the JVM.
+PLAN_FILES_MAX = 10_000
+FILES_MAX = 20_000
+
+# A handle of an object in the JVM, and Spark's context.
+Java = object
+
+
+@dataclass(frozen=True, slots=True)
+class QueryKey:
+    """A text with the `spark.sql.*` settings by which Spark reads it."""
+
+    text: str
+    settings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """Facts that follow from a text and the columns of its tables, whenever it runs."""
+
+    resolved: list[Resolved]
+    #: Names of the views that stand for the relations.
+    views: list[str]
+    shown: list[ShownColumns]
+    edits: list[Edit]
+    #: None: the optimizer was not needed.
+    needs: Needs | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanBasis:
+    """All that a plan depends on besides its text, its settings and the columns of its tables."""
+
+    sources: list[Source]
+    #: Tasks that share a scan.
+    tasks: int
+    context: Java
+
+    def is_same(self, other: PlanBasis) -> bool:
+        return self.context is other.context and self.tasks == other.tasks and self.sources == other.sources
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.snapshot.bytes for source in self.sources if source.snapshot is not None)
+
+    @property
+    def files(self) -> int:
+        return sum(len(source.snapshot.parts) for source in self.sources if source.snapshot is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryCacheStats:
+    """Counts of this process's queries since the start. A frozen snapshot."""
+
+    texts_reused: int = counter(
+        "tilth_query_texts_reused_total", "Queries whose text this process had parsed, checked and prepared before."
+    )
+    texts_prepared: int = counter(
+        "tilth_query_texts_prepared_total", "Queries whose text had to be parsed, checked and prepared."
+    )
+    plans_reused: int = counter(
+        "tilth_query_plans_reused_total", "Queries that ran by a plan that was kept: their tables had not changed."
+    )
+    plans_made: int = counter("tilth_query_plans_made_total", "Queries that Spark had to analyze and optimize.")
+    texts: int = gauge("tilth_query_texts_cached", "Texts of queries that are kept.")
+    plans: int = gauge("tilth_query_plans_cached", "Plans of queries that are kept.")
+
+
+@dataclass(slots=True)
+class _CachedText:
+    found: Relations
+    prepared: Preparation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedPlan:
+    resolved: list[Resolved]
+    basis: PlanBasis
+    handle: Java
+
+
+class QueryCache:
+    """Cached texts and plans of a process; from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: The one used last is the last.
+        self._texts: OrderedDict[QueryKey, _CachedText] = OrderedDict()
+        self._plans: OrderedDict[QueryKey, _CachedPlan] = OrderedDict()
+        self._nodes = 0
+        self._files = 0
+        self._reused_texts = self._prepared_texts = self._reused_plans = self._made_plans = 0
+
+    def stats(self) -> QueryCacheStats:
+        with self._lock:
+            return QueryCacheStats(
+                texts_reused=self._reused_texts,
+                texts_prepared=self._prepared_texts,
+                plans_reused=self._reused_plans,
+                plans_made=self._made_plans,
+                texts=len(self._texts),
+                plans=len(self._plans),
+            )
+
+    def relations(self, key: QueryKey) -> Relations | None:
+        """Return what a parsed and checked text contains; None: it is not kept."""
+        with self._lock:
+            kept = self._texts.get(key)
+            if kept is None:
+                return None
+            self._texts.move_to_end(key)
+            return kept.found
+
+    def add_relations(self, key: QueryKey, found: Relations) -> None:
+        """Keep a text that was parsed and has passed all checks."""
+        nodes = len(found.nodes)
+        if len(key.text) > TEXT_MAX or nodes > NODES_MAX:
+            return
+        with self._lock:
+            if key in self._texts:
+                return
+            self._texts[key] = _CachedText(found)
+            self._nodes += nodes
+            while self._nodes > NODES_MAX:
+                self._nodes -= len(self._texts.popitem(last=False)[1].found.nodes)
+
+    def preparation(self, key: QueryKey, resolved: list[Resolved]) -> Preparation | None:
+        """Return the preparation of a text over tables with these names and columns."""
+        with self._lock:
+            kept = self._texts.get(key)
+        prepared = None if kept is None else kept.prepared
+        is_same = prepared is not None and prepared.resolved == resolved
+        with self._lock:
+            self._reused_texts += is_same
+            self._prepared_texts += not is_same
+        return prepared if is_same else None
+
+    def add_preparation(self, key: QueryKey, prepared: Preparation) -> None:
+        """Keep the preparation of a text that is kept."""
+        with self._lock:
+            kept = self._texts.get(key)
+            if kept is not None:
+                kept.prepared = prepared
+
+    def plan(self, key: QueryKey, resolved: list[Resolved], basis: PlanBasis) -> Java | None:
+        """Return the handle of the plan with this basis; one with another basis goes."""
+        with self._lock:
+            kept = self._plans.get(key)
+        is_same = kept is not None and kept.resolved == resolved and kept.basis.is_same(basis)
+        with self._lock:
+            if is_same and key in self._plans:
+                self._plans.move_to_end(key)
+            elif kept is not None and self._plans.get(key) is kept:
+                self._remove_plan(key)
+        return kept.handle if kept is not None and is_same else None
+
+    def note_plan(self, *, is_reused: bool) -> None:
+        """Count a query by where its plan came from."""
+        with self._lock:
+            self._reused_plans += is_reused
+            self._made_plans += not is_reused
+
+    def add_plan(self, key: QueryKey, resolved: list[Resolved], basis: PlanBasis, handle: Java) -> None:
+        """Keep the plan of a query that is right; another one of its text goes, and those used longest ago."""
+        if basis.files > PLAN_FILES_MAX or len(key.text) > TEXT_MAX:
+            return
+        with self._lock:
+            if key in self._plans:
+                self._remove_plan(key)
+            for other in [other for other, plan in self._plans.items() if plan.basis.context is not basis.context]:
+                # The plan was in a JVM that is gone.
+                self._remove_plan(other)
+            self._plans[key] = _CachedPlan(resolved, basis, handle)
+            self._files += basis.files
+            while len(self._plans) > PLANS_MAX or self._files > FILES_MAX:
+                self._remove_plan(next(iter(self._plans)))
+
+    def remove_plan(self, key: QueryKey) -> None:
+        """Forget a plan that cannot be used any more."""
+        with self._lock:
+            if key in self._plans:
+                self._remove_plan(key)
+
+    def _remove_plan(self, key: QueryKey) -> None:
+        self._files -= self._plans.pop(key).basis.files
+
+
+def may_cache_plan(sources: Sequence[Source]) -> bool:
+    """Return whether a plan over these sources may be used again: all of them are files without changes over them, of
+    one copy each."""
+    return all(
+        source.snapshot is not None
+        and source.root is not None
+        and not source.root.replicas
+        and not source.snapshot.deltas
+        and not any(part.is_segment for part in source.snapshot.parts)
+        for source in sources
+    )
