@@ -2,6 +2,7 @@
 
     python -m bench.cluster_restart --kills 5
 
+prints restart_catalog_s, restart_answer_s and restart_commit_s, the medians of the kills.
 Messages keep coming while the node is away, so that there is something to commit.
 """
 
@@ -72,7 +73,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=5)
     kills = parser.parse_args().kills
     with tempfile.TemporaryDirectory(prefix="tilth-restart-") as folder:
-        print(restart(Path(folder), kills=kills))
+        seconds = restart(Path(folder), kills=kills)
+    for name, value in seconds.items():
+        print(f"restart_{name} {value:.2f}")
 
 
 if __name__ == "__main__":

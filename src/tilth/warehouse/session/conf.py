@@ -78,13 +78,13 @@ _CONSTANT = {
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
 }
 
-#: Ten times the default: a start runs much code a little, and the optimizing compiler would take half of the processor
-#: from it. What is hot reaches it milliseconds later (docs/design/0006-measured.md#starts).
+#: Twenty times the default: a start runs much code a little, and the optimizing compiler would take half of the
+#: processor from it. What is hot reaches it milliseconds later (docs/design/0006-measured.md#starts).
 _LATE_COMPILER = (
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=12000",
+    "-XX:Tier4CompileThreshold=300000",
+    "-XX:Tier4BackEdgeThreshold=800000",
 )
 
 _LOG = """rootLogger.level = warn
