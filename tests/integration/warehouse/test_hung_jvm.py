@@ -25,10 +25,10 @@ pytestmark = pytest.mark.integration
 SLOW = "SELECT sum(a.id * b.id) FROM range(1000000) a CROSS JOIN range(1000000) b"
 #: Statements that end, with their rows. The first is collected; Spark considers the second large, so it is streamed,
 #: and its columns are sent before its first row is there.
-COUNTED = ("SELECT count(*) FROM range(1000000000) WHERE id % 4 = 1", [[250_000_000]])
+COUNTED = ("SELECT count(*) FROM range(400000000) WHERE id % 4 = 1", [[100_000_000]])
 GROUPED = (
-    "SELECT k, count(*) FROM (SELECT id % 1000 AS k FROM range(200000000)) GROUP BY k ORDER BY k",
-    [[key, 200_000] for key in range(1000)],
+    "SELECT k, count(*) FROM (SELECT id % 1000 AS k FROM range(80000000)) GROUP BY k ORDER BY k",
+    [[key, 80_000] for key in range(1000)],
 )
 HANG_SECONDS = 8.0
 #: Time limit of a restart of Spark on a busy machine.
