@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup wheel java broker-jars s3-jars hdfs-jars yarn-jars browser promtool systemd lint lint-deploy format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
-	bench-spark bench-ingest bench-merge bench-catalog bench-query bench-tpch bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
+	bench-spark bench-ingest bench-limit bench-merge bench-catalog bench-query bench-tpch bench-maintenance bench-hot bench-cluster bench-ha bench-mixed bench-console jepsen docs site lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -92,10 +92,13 @@ CLIENTS = 200
 soak: setup broker-jars ## MINUTES=.. of ingestion, upserts, queries and kills; memory, threads and files each minute
 	@$(PY) -m tools.soak --minutes $(MINUTES)
 
-bench: bench-ingest bench-merge bench-catalog bench-query bench-tpch bench-maintenance bench-hot bench-cluster bench-ha bench-spark ## all benchmarks, one after the other
+bench: bench-ingest bench-limit bench-merge bench-catalog bench-query bench-tpch bench-maintenance bench-hot bench-cluster bench-ha bench-spark ## all benchmarks, one after the other
 
 bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
 	@$(PY) -m bench.bench_ingest
+
+bench-limit: setup broker-jars ## stages of a round in MiB for a second of a core, beside what the machine can do
+	@$(PY) -m bench.ingest_limit
 
 bench-merge: setup java ## merge of sorted parts, beside Iceberg's sort rewrite and Delta's OPTIMIZE
 	@$(PY) -m bench.bench_merge

@@ -55,6 +55,8 @@ _UNKNOWN = (
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 
 _error_of = operator.methodcaller("error")
+_topic_of, _number_of = operator.methodcaller("topic"), operator.methodcaller("partition")
+_FIRST, _SECOND = operator.itemgetter(0), operator.itemgetter(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +313,7 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> I
                 received_at = clock.monotonic()
             elif clock.monotonic() - received_at > STALL_SECONDS_MAX:
                 raise _stalled(config, next_offsets, left)
-            groups = _by_partition(batch) if only is None else {only: batch} if batch else {}
+            groups = {} if not batch else {only: batch} if only else _by_partition(batch)
             for partition, messages in groups.items():
                 if partition not in left:
                     continue
@@ -347,15 +349,13 @@ def _assigned(each: OffsetRange) -> confluent_kafka.TopicPartition:
 
 def _by_partition(batch: list[Any]) -> dict[tuple[str, int], list[Any]]:
     """The messages by topic partition, each list in the order of offsets."""
+    partitions = list(zip(map(_topic_of, batch), map(_number_of, batch), strict=True))
+    if partitions.count(partitions[0]) == len(batch):
+        return {partitions[0]: batch}
     groups: dict[tuple[str, int], list[Any]] = {}
-    for partition, run in groupby(batch, _partition_of):
-        groups.setdefault(partition, []).extend(run)
+    for partition, run in groupby(zip(partitions, batch, strict=True), _FIRST):
+        groups.setdefault(partition, []).extend(map(_SECOND, run))
     return groups
-
-
-# Any: the client library's message.
-def _partition_of(message: Any) -> tuple[str, int]:
-    return message.topic(), message.partition()
 
 
 def _within(config: KafkaConfig, messages: list[Any], wanted: OffsetRange) -> tuple[list[Any], int]:
