@@ -60,6 +60,12 @@ class ViewFailedError(RetryError):
         return cls(**failures)
 
 
+class KernelUnfitError(RetryError):
+    """a round was given up because the kernels of a view do not compute its rows as Spark does"""
+
+    code = "KERNEL_UNFIT"
+
+
 class FormatError(InvalidInputError):
     """the columns of a Kafka table do not fit its format"""
 

@@ -127,6 +127,11 @@ VIEWS = {
         "SELECT id, s FROM k WHERE id % 20 = 0",
         _each(lambda r: [(r[0], r[1])] if r[0] is not None and r[0] % 20 == 0 else []),
     ),
+    "computes": _view(
+        _ID | _S,
+        "SELECT id + 1 AS id, concat(s, '!') AS s FROM k WHERE id >= 10",
+        _each(lambda r: [(r[0] + 1, f"{r[1]}!")] if r[0] is not None and r[0] >= 10 else []),
+    ),
     "casts": _view(
         _ID | _V, "SELECT id, CAST(x AS BIGINT) AS v FROM k WHERE s <> 's9'", _each(lambda r: [(r[0], int(r[2]))])
     ),

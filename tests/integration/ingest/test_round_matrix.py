@@ -114,7 +114,7 @@ def check_cell(world: RoundWorld, names: Sequence[str], plans: list[list[Planned
 
 
 #: Views that never refuse by computing, and so need one reading, with those that do.
-TAKING, ALL = ("picks", "keys", "filters"), tuple(VIEWS)
+TAKING, ALL = ("picks", "keys", "filters", "computes"), tuple(VIEWS)
 KINDS = ("none", "undecodable", "all undecodable", "refused", "all refused")
 CELLS = [(form, kind) for form in FORMATS for kind in KINDS]
 #: Cells of every run: each format, and the kinds that contain the others.

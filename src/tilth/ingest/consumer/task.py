@@ -35,20 +35,20 @@ from tilth.ingest.consumer.calls import (
 )
 from tilth.ingest.consumer.position import ConsumerPosition
 from tilth.ingest.consumer.view_watch import ViewWatch
-from tilth.ingest.errors import UnreadRangesError, ViewError, ViewFailedError
+from tilth.ingest.errors import KernelUnfitError, UnreadRangesError, ViewError, ViewFailedError
 from tilth.ingest.kafka.broker import BrokerClient, fetch
 from tilth.ingest.kafka.metadata import PartitionEnd, ReportedEnd
-from tilth.ingest.policy.evaluation import FailingViews
+from tilth.ingest.policy.evaluation import KERNELS, CompiledViews, FailingViews
 from tilth.ingest.policy.ranges import backlog, message_budget, split_ranges, task_count
 from tilth.ingest.rounds.round import DeadLetters, Fetch, RoundFacts, RoundJob, TableChanges, tasks_reserved
 from tilth.ingest.rounds.spark import run_round
 from tilth.ingest.rounds.upserts import Lookups, lookups_of, resolve, scopes_of
 from tilth.ingest.settings import ROUND_TASKS_MAX, ErrorMode, KafkaConfig, read_config
-from tilth.ingest.views.plans import ViewPlan
+from tilth.ingest.views.plans import SqlPlan, ViewPlan
 from tilth.ingest.views.views import check_view, constant_defaults
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.model.table import TableDef, full_name
-from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, Roots, layout_of
+from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, Roots, TableLayout, layout_of
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task, traced_jobs
 
 #: Assumed size of a message before any was read.
@@ -94,6 +94,7 @@ class ResidentConsumer:
         self._connect = connect
         self._fetch = fetch
         self._failing = FailingViews()
+        self._compiled = CompiledViews({})
         self._config = read_config(order.kafka, order.secrets.settings)
         # A worker process of its own hides the secrets in its log lines, too.
         hide_in_lines(self._config.secrets)
@@ -111,6 +112,9 @@ class ResidentConsumer:
     def run(self) -> None:
         """Run rounds until the task is cancelled, or has to retire between two rounds; raises when it cannot go on."""
         plans = self._plan_views()
+        self._compiled = CompiledViews({p.view: p.no_kernel for p in plans if isinstance(p, SqlPlan)})
+        for view, choice in self._compiled.choices(()).items():
+            _log.info("view_planned", table=self._config.table, view=view, choice=choice)
         defaults = constant_defaults(self._context.session, self._order.kafka)
         broker = self._connect(self._config)
         try:
@@ -125,6 +129,9 @@ class ResidentConsumer:
                             self._round(broker, ranges, plans, defaults)
                     except ViewFailedError as error:
                         self._note_failed(error, ranges)
+                        continue
+                    except KernelUnfitError as error:
+                        self._note_unfit(error)
                         continue
                     except StorageChangedError as error:
                         self._note_refused(error)
@@ -202,20 +209,9 @@ class ResidentConsumer:
         if granted.wait_ms:
             self._clock.wait(self._context.cancelled, granted.wait_ms / 1000)
             self._context.raise_if_cancelled()
-        dead, layouts = order.dead_letters, {uuid: layout_of(table, granted.root) for uuid, table in tables.items()}
-        job = RoundJob(
-            config=self._config,
-            schema=order.kafka.schema,
-            name=order.kafka.name,
-            defaults=defaults,
-            plans=plans,
-            layouts=layouts,
-            dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layouts[dead.uuid]),
-            txn=granted.txn,
-            splits=splits,
-            failing=self._failing.evaluations,
-            fetch=self._fetch,
-        )
+        choices = self._compiled.choices(self._failing.evaluations)
+        layouts = {uuid: layout_of(table, granted.root) for uuid, table in tables.items()}
+        job = self._job(granted.txn, splits, plans, layouts, defaults, choices)
         hit("round.before_files")
         facts = self._run(job)
         hit("round.after_files")
@@ -236,14 +232,41 @@ class ResidentConsumer:
             schemas=tuple(WrittenSchema(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
             seconds=self._clock.monotonic() - started,
             may_have_retried=self._context.tries_tasks_again,
+            view_choices=choices,
         )
         self._commit(done, tables, granted.root, first_task=tasks)
         hit("round.after_commit")
         self._refusals = 0
         self._failing.record_commit(refusing=facts.refusing)
+        self._compiled.record_commit()
         self._position.advance(ranges)
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
+
+    def _job(
+        self,
+        txn: int,
+        splits: tuple[tuple[OffsetRange, ...], ...],
+        plans: tuple[ViewPlan, ...],
+        layouts: dict[str, TableLayout],
+        defaults: dict[str, object],
+        choices: Mapping[str, str],
+    ) -> RoundJob:
+        order, dead = self._order, self._order.dead_letters
+        return RoundJob(
+            config=self._config,
+            schema=order.kafka.schema,
+            name=order.kafka.name,
+            defaults=defaults,
+            plans=plans,
+            layouts=layouts,
+            dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layouts[dead.uuid]),
+            txn=txn,
+            splits=splits,
+            failing=self._failing.evaluations,
+            compiled=frozenset(view for view, choice in choices.items() if choice == KERNELS),
+            fetch=self._fetch,
+        )
 
     def _run(self, job: RoundJob) -> RoundFacts:
         views = ViewWatch(self._clock, self._report_view)
@@ -347,6 +370,12 @@ class ResidentConsumer:
             if not self._failing.record_failure(view, messages=messages):
                 hint = "DROP VIEW it, and create it again with a SELECT that can be computed; offsets are kept"
                 raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint) from error
+
+    def _note_unfit(self, error: KernelUnfitError) -> None:
+        """Note that a view's kernels are unfit: the same offsets are read again, and Spark computes it."""
+        view, why = str(error.facts["view"]), str(error.facts["why"])
+        rounds = self._compiled.record_unfit(view, why)
+        _log.info("kernel_unfit", table=self._config.table, view=view, rounds=rounds, reason=why)
 
     def _note_refused(self, error: StorageChangedError) -> None:
         """Count a round whose replicas were replaced; its offsets are read again and written to the present replicas.

@@ -17,11 +17,15 @@ Tests: tests/unit/ingest/rounds/test_failing_view.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 
 #: Number of rounds in a row without a refused message before the next step towards trust.
 CLEAN_ROUNDS_MIN = 10
+#: Rounds that Spark computes a view whose kernels were unfit, at first and at most.
+UNFIT_ROUNDS_MIN, UNFIT_ROUNDS_MAX = 8, 4096
+#: Choice of a view that is computed by Arrow kernels.
+KERNELS = "kernels"
 
 
 class Evaluation(IntEnum):
@@ -29,6 +33,44 @@ class Evaluation(IntEnum):
 
     GUARDED = 1
     SEARCHED = 2
+
+
+class CompiledViews:
+    """The views of one consumer that have kernels, and those that have met rows which these do not compute.
+
+    Such a view is Spark's for UNFIT_ROUNDS_MIN rounds, and for twice as many each further time.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        """`reasons`: by each view that computes, why there are no kernels of it; empty where there are."""
+        self._reasons = reasons
+        #: Rounds by view that are left to Spark, and those of the last time.
+        self._left: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        self._unfit: dict[str, str] = {}
+
+    def choices(self, failing: Collection[str]) -> dict[str, str]:
+        """Return what computes each view now, `KERNELS` or Spark and why."""
+        return {view: self._choice(view, failing) for view in self._reasons}
+
+    def _choice(self, view: str, failing: Collection[str]) -> str:
+        if self._reasons[view]:
+            return f"Spark: {self._reasons[view]}"
+        if view in failing:
+            return "Spark: it has failed lately"
+        if view in self._left:
+            return f"Spark: its rows had {self._unfit[view]}; kernels again after {self._left[view]} rounds"
+        return KERNELS
+
+    def record_unfit(self, view: str, why: str) -> int:
+        """Record that a round was given up; return how many rounds Spark computes the view."""
+        self._unfit[view] = why
+        rounds = min(2 * self._last.get(view, UNFIT_ROUNDS_MIN // 2), UNFIT_ROUNDS_MAX)
+        self._last[view] = self._left[view] = rounds
+        return rounds
+
+    def record_commit(self) -> None:
+        self._left = {view: rounds - 1 for view, rounds in self._left.items() if rounds > 1}
 
 
 class FailingViews:

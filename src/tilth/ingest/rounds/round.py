@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -61,6 +61,8 @@ class RoundJob:
     splits: tuple[tuple[OffsetRange, ...], ...]
     #: Evaluation of each view that has failed lately; other views are not in it.
     failing: Mapping[str, Evaluation] = field(default_factory=dict)
+    #: Views that are computed by their kernels.
+    compiled: Collection[str] = ()
     fetch: Fetch = fetch
     #: The messages, where they are dead letters and not read from the topic.
     letters: Letters | None = None
@@ -80,8 +82,13 @@ class RoundJob:
         return tuple(plan for plan in self.plans if isinstance(plan, FusedPlan))
 
     @property
+    def by_kernel(self) -> tuple[SqlPlan, ...]:
+        return tuple(plan for plan in self.plans if isinstance(plan, SqlPlan) and plan.view in self.compiled)
+
+    @property
     def computed(self) -> tuple[SqlPlan, ...]:
-        return tuple(plan for plan in self.plans if isinstance(plan, SqlPlan))
+        """The views that Spark SQL computes."""
+        return tuple(plan for plan in self.plans if isinstance(plan, SqlPlan) and plan.view not in self.compiled)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -228,7 +235,7 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     fetch_seconds: float = 0.0
     decode_seconds: float = 0.0
     write_seconds: float = 0.0
-    #: Time for the SQL and for writing the rows, by view that Spark SQL computes; only in results of a round.
+    #: Time to compute and write the rows of each view that computes, of the task that took longest for it.
     view_seconds: dict[str, float] = {}
 
     @property
@@ -260,7 +267,16 @@ def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
         fetch_seconds=max((facts.fetch_seconds for facts in known), default=0.0),
         decode_seconds=max((facts.decode_seconds for facts in known), default=0.0),
         write_seconds=max((facts.write_seconds for facts in known), default=0.0),
+        view_seconds=_longest(known),
     )
+
+
+def _longest(known: Iterable[RoundFacts]) -> dict[str, float]:
+    longest: dict[str, float] = {}
+    for facts in known:
+        for view, seconds in facts.view_seconds.items():
+            longest[view] = max(seconds, longest.get(view, 0.0))
+    return longest
 
 
 def _newest(found: Iterable[NewestRead]) -> tuple[NewestRead, ...]:

@@ -1,8 +1,8 @@
 """Task that reads the topic: it fetches its ranges, decodes each message once, and serves all views from that.
 
-Covers: rows and refused messages of views that pick columns, dead letters, rows for views that Spark SQL computes, what
-is kept for the round, the counts of the ledger. Does not cover: decoding (messages/decode.py), what is kept (keep.py),
-the Spark jobs (spark.py).
+Covers: rows and refused messages of views that pick columns or have kernels, dead letters, rows for views that Spark
+SQL computes, what is kept for the round, the counts of the ledger. Does not cover: decoding (messages/decode.py), what
+is kept (keep.py), the Spark jobs (spark.py).
 Always holds: which rows a task writes follows from its ranges alone; a message that a view refuses is refused with all
 of its rows, and the other views get it as usual.
 
@@ -12,21 +12,25 @@ Tests: tests/integration/ingest/test_source_tasks.py.
 from __future__ import annotations
 
 import gc
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
 from tilth.base.clock import SystemClock
+from tilth.ingest.errors import KernelUnfitError
 from tilth.ingest.kafka.broker import Fetched
 from tilth.ingest.messages.dead import dead_letter_rows
-from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, broken, micros_of
+from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, Owners, broken, micros_of
 from tilth.ingest.rounds.keep import Keeper, Kept
 from tilth.ingest.rounds.round import NewestRead, RoundFacts, RoundJob
 from tilth.ingest.rounds.timed import Stopwatch, Timed
 from tilth.ingest.rounds.write import HELD_BYTES_MAX, RoundPartWriter
 from tilth.ingest.settings import ErrorMode
+from tilth.ingest.views.kernels import UnfitError
 from tilth.ingest.views.ops import ops_of
-from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan
+from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan, ViewPlan
 from tilth.ingest.views.refusals import Refused, by_message, failed_checks, misfits, without
 from tilth.model.offset import LedgerRange
 from tilth.model.table import OP_COLUMN
@@ -46,7 +50,9 @@ class SourceTask:
         self._ranges = job.splits[split]
         self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults)
         self._writer = RoundPartWriter(txn=job.txn, task=split, attempt=attempt)
-        self._picking = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
+        self._computing = {plan.view: Stopwatch(SystemClock()) for plan in job.by_kernel}
+        self._fused: list[_FusedView] = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
+        self._fused += [_KernelView(plan, job.layouts[plan.target]) for plan in job.by_kernel]
         self._held_bytes = 0
         self._counts = {(each.topic, each.partition): _Counts() for each in self._ranges}
         self._dead: list[Broken] = []
@@ -98,6 +104,7 @@ class SourceTask:
             fetch_seconds=self._fetched.seconds,
             decode_seconds=self._decoding.seconds,
             write_seconds=self._writing.seconds,
+            view_seconds={view: round(watch.seconds, 3) for view, watch in self._computing.items()},
         )
 
     def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
@@ -110,13 +117,18 @@ class SourceTask:
                     decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
                     size = sum(map(len, fetched.messages))
                     self._count(fetched, decoded, size)
-                    for view in self._picking:
-                        self._refuse(view.plan.view, view.add(decoded), fetched)
+                    for view in self._fused:
+                        with self._timed(view):
+                            self._refuse(view.plan.view, view.add(decoded), fetched)
                 self._flush_if_full(size)
                 yield fetched, decoded
             self._flush()
         finally:
             gc.enable()
+
+    def _timed(self, view: _FusedView) -> AbstractContextManager[None]:
+        watch = self._computing.get(view.plan.view)
+        return nullcontext() if watch is None else watch.running()
 
     def _check(self, plan: SqlPlan, fetched: Fetched, decoded: Decoded) -> Refused:
         """Return the messages that the view's checks refuse, and record them."""
@@ -163,8 +175,9 @@ class SourceTask:
 
     def _flush(self) -> None:
         with self._writing.running():
-            for view in self._picking:
-                view.flush(self._writer)
+            for view in self._fused:
+                with self._timed(view):
+                    view.flush(self._writer)
             self._held_bytes = 0
             write_dead_letters(self._job, self._writer, self._dead)
             self._dead.clear()
@@ -220,22 +233,20 @@ class _Counts:
         )
 
 
-class _PickingView:
-    """A view that picks columns, in one task."""
+class _FusedView(ABC):
+    """A view that is done in the pass that decodes, in one task."""
 
-    def __init__(self, plan: FusedPlan, layout: TableLayout) -> None:
-        self.plan = plan
+    def __init__(self, plan: FusedPlan | SqlPlan, layout: TableLayout) -> None:
+        self.plan: ViewPlan = plan
         self._layout = layout
-        self._types = arrow_schema(layout.schema, field_ids=False)
         self._held: list[pa.Table] = []
 
     def add(self, decoded: Decoded) -> Refused:
         """Buffer the rows that fit the target; return the messages with rows that do not fit."""
         refused = by_message(failed_checks(decoded.rows, self.plan.checks), decoded.owners)
-        rows, owners = without(decoded.rows, decoded.owners, refused)
-        picked = self._picked(rows)
-        unfit = by_message(misfits(self._layout, picked), owners)
-        self._held.append(without(picked, owners, unfit)[0])
+        rows, owners = self._made(*without(decoded.rows, decoded.owners, refused))
+        unfit = by_message(misfits(self._layout, rows), owners)
+        self._held.append(without(rows, owners, unfit)[0])
         return refused | unfit
 
     def flush(self, writer: RoundPartWriter) -> None:
@@ -244,15 +255,46 @@ class _PickingView:
             writer.write_view(self.plan, self._layout, pa.concat_tables(self._held))
         self._held.clear()
 
-    def _picked(self, rows: pa.RecordBatch) -> pa.Table:
-        arrays = [self._column(rows, each) for each in self.plan.columns]
-        names = [each.target for each in self.plan.columns]
-        if self.plan.op is not None:
-            arrays.append(ops_of(pa.chunked_array([rows.column(self.plan.op)])))
+    @abstractmethod
+    def _made(self, rows: pa.RecordBatch, owners: Owners) -> tuple[pa.Table, Owners]:
+        """Return rows of the target, and the messages that they come from."""
+
+
+class _PickingView(_FusedView):
+    """A view that picks columns."""
+
+    def __init__(self, plan: FusedPlan, layout: TableLayout) -> None:
+        super().__init__(plan, layout)
+        self._picked = plan
+        self._types = arrow_schema(layout.schema, field_ids=False)
+
+    def _made(self, rows: pa.RecordBatch, owners: Owners) -> tuple[pa.Table, Owners]:
+        arrays = [self._column(rows, each) for each in self._picked.columns]
+        names = [each.target for each in self._picked.columns]
+        if self._picked.op is not None:
+            arrays.append(ops_of(pa.chunked_array([rows.column(self._picked.op)])))
             names.append(OP_COLUMN)
-        return pa.table(arrays, names=names)
+        return pa.table(arrays, names=names), owners
 
     def _column(self, rows: pa.RecordBatch, picked: Picked) -> pa.Array:
         if picked.source is None:
             return pa.repeat(pa.scalar(picked.constant, self._types.field(picked.target).type), rows.num_rows)
         return rows.column(picked.source)
+
+
+class _KernelView(_FusedView):
+    """A view that computes, by its kernels."""
+
+    def __init__(self, plan: SqlPlan, layout: TableLayout) -> None:
+        super().__init__(plan, layout)
+        assert plan.kernel is not None
+        self._kernel = plan.kernel
+
+    def _made(self, rows: pa.RecordBatch, owners: Owners) -> tuple[pa.Table, Owners]:
+        try:
+            made, positions = self._kernel.run(rows)
+        except UnfitError as error:
+            raise KernelUnfitError(view=self.plan.view, why=error) from error
+        if positions is None:
+            return made, owners
+        return made, positions if owners is None else owners[positions]

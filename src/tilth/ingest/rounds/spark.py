@@ -1,6 +1,7 @@
 """The Spark jobs of a round.
 
-    only views that pick columns      1 job    messages -> parts, dead letters
+    only views that pick columns, or  1 job    messages -> parts, dead letters
+    that kernels compute
     one that Spark SQL computes       1 job    messages -> parts, dead letters, rows -> SQL -> parts
     several, or one that has failed   1 job    messages -> parts, dead letters, kept rows
                                       1 each   kept rows -> SQL -> parts; more where it has failed (failing_view.py)
@@ -95,7 +96,7 @@ def run_round(
     return msgspec.structs.replace(
         facts,
         ranges=job.joined(facts.ranges),
-        write_seconds=facts.write_seconds + sum(facts.view_seconds.values()),
+        write_seconds=facts.write_seconds + sum(facts.view_seconds.get(plan.view, 0.0) for plan in computed),
     )
 
 
@@ -143,7 +144,9 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
     seconds = max(0.0, clock.monotonic() - started - reading)
     facts = total_of(sources)
     return msgspec.structs.replace(
-        facts, parts=(*facts.parts, *written.parts), view_seconds={plan.view: round(seconds, 3)}
+        facts,
+        parts=(*facts.parts, *written.parts),
+        view_seconds=facts.view_seconds | {plan.view: round(seconds, 3)},
     )
 
 
@@ -185,7 +188,7 @@ def _run_keeping(
             answers = _by_split(session, job, lambda split, attempt: write_refused(kept, split, attempt=attempt))
             facts = msgspec.structs.replace(facts, parts=(*facts.parts, *total_of(answers).parts))
     kept.remove()
-    return msgspec.structs.replace(facts, view_seconds=view_seconds)
+    return msgspec.structs.replace(facts, view_seconds=facts.view_seconds | view_seconds)
 
 
 class _KeptView:

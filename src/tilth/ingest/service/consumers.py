@@ -101,6 +101,8 @@ class _Known:
     refusing: str = ""
     #: Duration of each view in its last round; see RoundFacts.
     view_seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Choice of what computes each view; see RoundDone.
+    view_choices: Mapping[str, str] = field(default_factory=dict)
     round_seconds: float = 0.0
     #: The last message that was broken or refused, in words.
     last_broken: str = ""
@@ -273,6 +275,7 @@ class Consumers:
                 doing=doing,
                 round_seconds=known.round_seconds,
                 view_seconds=known.view_seconds,
+                view_choices=known.view_choices,
                 last_broken=known.last_broken,
                 next_attempt_ms=next_attempt_ms,
             )
@@ -380,6 +383,7 @@ class Consumers:
             known.bytes += facts.bytes
             known.round_bytes = facts.bytes
             known.round_seconds, known.view_seconds = call.seconds, facts.view_seconds
+            known.view_choices = call.view_choices
             known.last_broken = facts.broken or known.last_broken
             known.last_commit_ms = self._clock.now_ms()
             newest = {TopicPartition(each.topic, each.partition): each.sent_ms for each in facts.newest}

@@ -127,9 +127,11 @@ class ConsumerStats:
     reason: str = ""
     #: Present activity; None: it does not run.
     doing: Doing | None = None
-    #: Duration of its last round, and in it of each view that Spark SQL computes, without reading the messages.
+    #: Duration of its last round, and in it of each view that computes, without reading the messages.
     round_seconds: float = 0.0
     view_seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Choice of what computes each of these views, with the reason.
+    view_choices: Mapping[str, str] = field(default_factory=dict)
     #: Its last message that was broken or refused, with the reason; empty: there was none.
     last_broken: str = ""
     #: Time of its next start after a failure; 0: none is pending.

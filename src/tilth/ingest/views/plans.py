@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tilth.ingest.views.kernels import ViewKernel
 from tilth.ingest.views.refusals import RowCheck
 
 
@@ -49,7 +50,7 @@ class FusedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlPlan:
-    """The view computes: run by Spark SQL over the decoded rows."""
+    """The view computes: run by Spark SQL over the decoded rows, or by kernels in the pass that decodes."""
 
     view: str
     target: str
@@ -67,6 +68,9 @@ class SqlPlan:
     #: Outputs and checks, as in FusedPlan.
     outputs: tuple[tuple[str, int], ...] = ()
     checks: tuple[RowCheck, ...] = ()
+    #: Arrow kernels that compute the same; None: there are none, because of `no_kernel`.
+    kernel: ViewKernel | None = None
+    no_kernel: str = ""
 
     @property
     def decoded(self) -> tuple[str, ...]:

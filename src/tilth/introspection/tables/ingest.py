@@ -52,6 +52,7 @@ def _rows_of_kafka_tables(services: Services, _: Pushdown) -> Iterator[Row]:
             **(_activity(one.doing) if one.doing is not None else {}),
             last_round_seconds=one.round_seconds or None,
             view_seconds=[f"{view}={seconds:.3f}" for view, seconds in sorted(one.view_seconds.items())],
+            view_choices=[f"{view}={choice}" for view, choice in sorted(one.view_choices.items())],
             slowest_view=slowest_view,
             slowest_view_share=share,
             last_broken=one.last_broken or None,
@@ -154,7 +155,12 @@ KAFKA_TABLES = SystemTable(
         ColumnDoc(
             "view_seconds",
             TEXTS,
-            "Of that, by view with a computed SELECT, its SQL and the writing of its rows, as `database.view=seconds`.",
+            "Of that, by view with a computed SELECT, computing and writing its rows, as `database.view=seconds`.",
+        ),
+        ColumnDoc(
+            "view_choices",
+            TEXTS,
+            "What computes each of these views in the last round, `kernels` or `Spark`, and why not kernels.",
         ),
         ColumnDoc(
             "slowest_view",

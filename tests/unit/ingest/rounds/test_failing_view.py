@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from tests.unit.ingest.decoding import kafka_of
 from tilth.ingest import ViewError, read_config
 from tilth.ingest.errors import ViewFailedError
-from tilth.ingest.policy.evaluation import CLEAN_ROUNDS_MIN, Evaluation, FailingViews
+from tilth.ingest.policy.evaluation import (
+    CLEAN_ROUNDS_MIN,
+    KERNELS,
+    UNFIT_ROUNDS_MAX,
+    UNFIT_ROUNDS_MIN,
+    CompiledViews,
+    Evaluation,
+    FailingViews,
+)
 from tilth.ingest.rounds.failing_view import TRIALS_MAX, run_failing_view, search
 from tilth.ingest.rounds.keep import NO_NUMBERS, Numbers
 from tilth.ingest.rounds.round import Culprit, RoundJob
@@ -225,3 +233,22 @@ def test_no_message_is_blamed_for_what_fails_only_together_or_on_nothing() -> No
     assert together.value.facts == {VIEW: "hopeless"}
     with pytest.raises(ViewError, match="whatever the messages say"):
         run(FakeTrials(bad=set(), is_hopeless=True), Evaluation.SEARCHED)
+
+
+# Views with kernels
+
+
+def test_a_view_with_unfit_rows_is_left_to_spark_for_longer_each_time() -> None:
+    views = CompiledViews({VIEW: "", "db.other": "rand has no kernel"})
+    assert views.choices(()) == {VIEW: KERNELS, "db.other": "Spark: rand has no kernel"}
+    assert views.choices([VIEW])[VIEW] == "Spark: it has failed lately"
+    rounds = []
+    for _ in range(14):
+        views.record_unfit(VIEW, "NaN")
+        assert views.choices(())[VIEW].startswith("Spark: its rows had NaN; kernels again after ")
+        rounds.append(0)
+        while views.choices(())[VIEW] != KERNELS:
+            views.record_commit()
+            rounds[-1] += 1
+    assert rounds[:3] == [UNFIT_ROUNDS_MIN, 2 * UNFIT_ROUNDS_MIN, 4 * UNFIT_ROUNDS_MIN]
+    assert rounds[-1] == UNFIT_ROUNDS_MAX

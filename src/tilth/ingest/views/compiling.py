@@ -1,0 +1,185 @@
+"""Programs of views out of the plans that Spark has made of them.
+
+Covers: the plans and expressions that have a kernel. Does not cover: what kernels do (kernels.py).
+Always holds: an expression without a kernel that means exactly the same makes the whole view Spark's, with the reason.
+
+Made of Spark's own optimized plan, reached through the JVM: checked on Spark 4.3. A class that it does not have, and
+one whose inside is another, are Spark's to compute.
+
+Tests: tests/integration/ingest/test_view_kernels.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilth.ingest.views.kernels import Expr, Filter, Project
+from tilth.ingest.views.nodes import class_of, listed
+from tilth.model.types import INTEGER_BITS, DataType, Kind, Simple
+
+# Any: plans and expressions are handles of the JVM; pyspark gives them no types.
+Node = Any
+
+_INTEGERS = frozenset(INTEGER_BITS)
+_NUMBERS = _INTEGERS | {Kind.FLOAT64}
+_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
+_COMPARED = _NUMBERS | _TIMES | {Kind.STRING, Kind.BOOLEAN}
+_ARITHMETIC = {"Add": "add", "Subtract": "subtract", "Multiply": "multiply"}
+_COMPARISONS = {
+    "EqualTo": "equal",
+    "LessThan": "less",
+    "LessThanOrEqual": "less_equal",
+    "GreaterThan": "greater",
+    "GreaterThanOrEqual": "greater_equal",
+}
+_JUNCTIONS = {"And": "and", "Or": "or"}
+_TESTS = {"IsNull": "is_null", "IsNotNull": "is_not_null"}
+_OF_TEXT = {"Upper": "upper", "Lower": "lower", "Length": "length"}
+#: Microseconds of what these count.
+_COUNTS = {"SecondsToTimestamp": 1_000_000, "MillisToTimestamp": 1_000, "MicrosToTimestamp": 1}
+_UTC = frozenset({"UTC", "Etc/UTC", "Z", "GMT"})
+_DIGITS_MAX = 12
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+class NotCompiledError(Exception):
+    """an expression has no kernel"""
+
+
+def compiled(plan: Node, names: Mapping[str, str]) -> tuple[tuple[Filter | Project, ...], list[tuple[Expr, str]]]:
+    """Return the steps of a plan over a LogicalRDD, and its columns over them with their types in Spark's words.
+
+    `names`: the columns that the plan needs, as they are decoded, by their names in lower case. Raises NotCompiledError
+    with the reason.
+    """
+    try:
+        steps = _steps(plan, names)
+        outputs = [(Expr("column", value=_name(each)), _type(each)) for each in listed(plan.output())]
+    except NotCompiledError:
+        raise
+    except Exception as error:  # whatever the bridge to a JVM raises whose classes are other ones
+        raise NotCompiledError(f"Spark's plan is not known: {type(error).__name__}") from error
+    return steps, outputs
+
+
+def casts(given: str, wanted: DataType) -> bool:
+    """Return whether a kernel casts a column of a type, by Spark's name, to another one."""
+    kind = _KINDS.get(given)
+    if kind is None or not isinstance(wanted, Simple):
+        return False
+    is_wider = kind in _INTEGERS and wanted.kind in _INTEGERS and INTEGER_BITS[kind] <= INTEGER_BITS[wanted.kind]
+    return kind == wanted.kind or is_wider or (kind in _INTEGERS and wanted.kind is Kind.FLOAT64)
+
+
+def _steps(plan: Node, names: Mapping[str, str]) -> tuple[Filter | Project, ...]:
+    match class_of(plan):
+        case "LogicalRDD":
+            given = [(_name(each), names.get(each.name().lower())) for each in listed(plan.output())]
+            return (Project(tuple((name, Expr("column", value=column)) for name, column in given if column)),)
+        case "Project":
+            made = [(_name(each), _expression(each)) for each in listed(plan.projectList())]
+            return (*_steps(plan.child(), names), Project(tuple(made)))
+        case "Filter":
+            return (*_steps(plan.child(), names), Filter(_expression(plan.condition())))
+        case other:
+            raise NotCompiledError(f"{other} has no kernel")
+
+
+def _name(attribute: Node) -> str:
+    return f"c{attribute.exprId().id()}"
+
+
+def _type(node: Node) -> str:
+    return str(node.dataType().catalogString())
+
+
+def _kind(node: Node) -> Kind | None:
+    return _KINDS.get(_type(node))
+
+
+def _expression(node: Node) -> Expr:
+    kind = class_of(node)
+    if kind == "AttributeReference":
+        return Expr("column", value=_name(node))
+    if kind == "Alias":
+        return _expression(node.child())
+    if kind == "Literal":
+        return _literal(node)
+    children = listed(node.children())
+    found = _operator(kind, node, children) or _function(kind, node, children)
+    if found is None:
+        given = ", ".join(_type(each) for each in children)
+        raise NotCompiledError(f"{node.prettyName()} of {given} has no kernel")
+    op, value, operands, data_type = found
+    return Expr(op, tuple(map(_expression, operands)), value, data_type)
+
+
+#: Function, further argument, operands, and type of a cast.
+_Found = tuple[str, Any, Sequence[Node], DataType | None]
+
+
+def _operator(kind: str, node: Node, children: Sequence[Node]) -> _Found | None:
+    kinds = {_kind(each) for each in children}
+    is_one_kind = len(kinds) == 1
+    if kind in _ARITHMETIC and is_one_kind and kinds <= _NUMBERS:
+        return _ARITHMETIC[kind], None, children, None
+    if kind == "Divide" and kinds == {Kind.FLOAT64}:
+        return "divide", None, children, None
+    if kind == "UnaryMinus" and kinds <= _NUMBERS:
+        return "negate", None, children, None
+    if kind in _COMPARISONS and is_one_kind and kinds <= _COMPARED:
+        return _COMPARISONS[kind], None, children, None
+    if kind in _JUNCTIONS:
+        return _JUNCTIONS[kind], None, children, None
+    if kind == "Not":
+        return "not", None, children, None
+    if kind in _TESTS:
+        return _TESTS[kind], None, children, None
+    if kind == "In" and is_one_kind and kinds <= _COMPARED - {Kind.FLOAT64} - _TIMES:
+        literals = [_literal(each).value for each in children[1:] if class_of(each) == "Literal"]
+        if len(literals) == len(children) - 1 and None not in literals:
+            return "is_in", tuple(literals), children[:1], None
+    return None
+
+
+def _function(kind: str, node: Node, children: Sequence[Node]) -> _Found | None:
+    kinds = [_kind(each) for each in children]
+    if kind == "Cast":
+        return _cast(node, children)
+    if kind == "Round" and kinds[0] is Kind.FLOAT64 and class_of(children[1]) == "Literal":
+        digits = _literal(children[1]).value
+        return ("round", digits, children[:1], None) if 0 <= digits <= _DIGITS_MAX else None
+    if kind in _OF_TEXT and kinds == [Kind.STRING]:
+        return _OF_TEXT[kind], None, children, None
+    if kind == "Concat" and children and set(kinds) == {Kind.STRING}:
+        return "concat", None, children, None
+    if kind == "Coalesce" and len(set(kinds)) == 1 and None not in kinds:
+        return "coalesce", None, children, None
+    if kind in ("If", "CaseWhen") and None not in kinds and len(children) % 2:
+        return "case", None, children, None
+    if kind in _COUNTS and kinds[0] in _INTEGERS:
+        return "times", _COUNTS[kind], children, Simple(Kind.TIMESTAMP)
+    return None
+
+
+def _cast(node: Node, children: Sequence[Node]) -> _Found | None:
+    given, wanted = _kind(children[0]), _kind(node)
+    if given is None or wanted is None:
+        return None
+    if given is Kind.TIMESTAMP and wanted is Kind.DATE and str(node.timeZoneId().get()) in _UTC:
+        return "day", None, children, None
+    # Whole numbers that the narrower type does not hold are unfit.
+    is_exact = given in _INTEGERS and wanted in _NUMBERS | {Kind.STRING}
+    if given == wanted or is_exact or (given is Kind.BOOLEAN and wanted is Kind.STRING):
+        return "cast", None, children, Simple(wanted)
+    return None
+
+
+def _literal(node: Node) -> Expr:
+    kind, value = _kind(node), node.value()
+    if kind is None or kind not in _COMPARED:
+        raise NotCompiledError(f"a literal of type {_type(node)} has no kernel")
+    if value is not None and kind is Kind.STRING:
+        value = str(value.toString())
+    return Expr("literal", value=value, type=Simple(kind))
