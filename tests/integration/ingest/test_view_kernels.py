@@ -214,6 +214,17 @@ def test_other_expressions_are_for_spark(session: SparkSession, expression: str,
     assert because in plan.no_kernel
 
 
+@pytest.mark.parametrize(
+    "expression",
+    ["now()", "current_timestamp() > t", "current_date()", "(SELECT now())", "current_user()", "unix_timestamp()"],
+)
+def test_what_changes_from_round_to_round_is_for_spark(session: SparkSession, expression: str) -> None:
+    """The plan is made once, when the consumer begins."""
+    plan, kernel = kernel_of(session, f"SELECT CAST({expression} AS STRING) AS v, i + 1 AS i FROM k")
+    assert kernel is None
+    assert plan.no_kernel == "the present time, or another value of the session, has no kernel"
+
+
 def test_a_view_that_aggregates_is_for_spark(session: SparkSession) -> None:
     plan, kernel = kernel_of(session, "SELECT i, count(*) AS n FROM k GROUP BY i")
     assert kernel is None

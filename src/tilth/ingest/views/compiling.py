@@ -11,12 +11,13 @@ Tests: tests/integration/ingest/test_view_kernels.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilth.ingest.views.kernels import Expr, Filter, Project
-from tilth.ingest.views.nodes import class_of, listed
-from tilth.model.types import INTEGER_BITS, DataType, Kind, Simple
+from tilth.ingest.views.kernels import Expr, Filter, Project, ViewKernel
+from tilth.ingest.views.nodes import class_of, listed, nodes_of
+from tilth.model.table import Column, TableDef
+from tilth.model.types import INTEGER_BITS, DataType, Kind, Simple, spark_name
 
 # Any: plans and expressions are handles of the JVM; pyspark gives them no types.
 Node = Any
@@ -61,6 +62,59 @@ def compiled(plan: Node, names: Mapping[str, str]) -> tuple[tuple[Filter | Proje
     except Exception as error:  # whatever the bridge to a JVM raises whose classes are other ones
         raise NotCompiledError(f"Spark's plan is not known: {type(error).__name__}") from error
     return steps, outputs
+
+
+def kernel_or_reason(
+    session: Any,
+    plans: tuple[Node, Node],
+    needed: Sequence[str],
+    matched: Mapping[str, int],
+    target: TableDef,
+    *,
+    constant: Callable[[Column], object],
+) -> tuple[ViewKernel | None, str]:
+    """The view's plan as Arrow kernels, or the reason why Spark has to compute.
+
+    `plans`: analyzed and optimized. `needed`: the columns that the view reads. `matched`: by column of the target the
+    position of the view's column. `constant` returns the value of a column that the view does not fill.
+    """
+    analyzed, optimized = plans
+    try:
+        # The optimizer has replaced now() by the present time, and the plan is for all rounds.
+        _check_lasting(session, analyzed)
+        steps, outputs = compiled(optimized, {name.lower(): name for name in needed})
+        columns = tuple((c.name, _column(c, outputs, matched.get(c.name), constant)) for c in target.schema.columns)
+    except NotCompiledError as error:
+        return None, str(error)
+    return ViewKernel(steps, columns), ""
+
+
+def _column(
+    column: Column, outputs: Sequence[tuple[Expr, str]], position: int | None, constant: Callable[[Column], object]
+) -> Expr:
+    """A column of the target."""
+    if position is None:
+        if column.expression or column.is_default_computed:
+            raise NotCompiledError(f"column {column.name} of the target is computed")
+        return Expr("literal", value=constant(column), type=column.type)
+    made, given = outputs[position]
+    if given == spark_name(column.type):
+        return made
+    if not casts(given, column.type):
+        raise NotCompiledError(f"a cast of {given} to {spark_name(column.type)} has no kernel")
+    return Expr("cast", (made,), type=column.type)
+
+
+def _check_lasting(session: Any, analyzed: Node) -> None:
+    """Raises NotCompiledError for an analyzed plan whose optimized plan holds for the present only, as with now()."""
+    try:
+        current = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+        if any(node.containsPattern(current) for node in nodes_of(analyzed)):
+            raise NotCompiledError("the present time, or another value of the session, has no kernel")
+    except NotCompiledError:
+        raise
+    except Exception as error:  # as in `compiled`
+        raise NotCompiledError(f"Spark's plan is not known: {type(error).__name__}") from error
 
 
 def casts(given: str, wanted: DataType) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tilth.base.errors import InvalidInputError, TilthError
@@ -19,8 +20,7 @@ from tilth.ingest.errors import ViewError
 from tilth.ingest.messages.decode import ERROR_COLUMNS, NEVER_NULL_COLUMNS, VIRTUAL_COLUMNS, column_type
 from tilth.ingest.messages.envelope import ENVELOPE_COLUMNS
 from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig, read_config
-from tilth.ingest.views.compiling import NotCompiledError, casts, compiled
-from tilth.ingest.views.kernels import Expr, ViewKernel
+from tilth.ingest.views.compiling import kernel_or_reason
 from tilth.ingest.views.nodes import below, class_of, listed, nodes_of
 from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan, ViewPlan
 from tilth.ingest.views.refusals import RowCheck, Wanted
@@ -100,7 +100,10 @@ def check_view(
         computed = (*computed, quoted(OP_COLUMN)) if computed else ()
     _check_projection(frame, (projection, computed), len(outputs), view, _defaults(target, matched))
     needed = _needed(plan, columns) or columns[:1]
-    kernel, no_kernel = _kernel_or_reason(session, plan, needed, matched, target, op=op)
+    kernel, no_kernel = None, "it computes what rows do"
+    if op is None:
+        plans, constant = (frame._jdf.queryExecution().analyzed(), plan), partial(_constant, session, target)
+        kernel, no_kernel = kernel_or_reason(session, plans, needed, matched, target, constant=constant)
     return SqlPlan(
         view=view,
         target=target.uuid,
@@ -439,48 +442,18 @@ def _picked(
             picked.append(Picked(target=column.name, source=source))
         elif column.expression:
             return None
-        elif column.default is None or _keeps_old_value(target, column):
-            picked.append(Picked(target=column.name, source=None))
-        elif not column.is_default_computed:
-            constant = _evaluate(session, column.default, column)
-            picked.append(Picked(target=column.name, source=None, constant=constant))
+        elif not column.is_default_computed or _keeps_old_value(target, column):
+            picked.append(Picked(target=column.name, source=None, constant=_constant(session, target, column)))
         else:
             return None
     return tuple(picked)
 
 
-def _kernel_or_reason(
-    session: Any, plan: Any, needed: Sequence[str], matched: Mapping[str, int], target: TableDef, *, op: int | None
-) -> tuple[ViewKernel | None, str]:
-    """The view's plan as Arrow kernels, or the reason why Spark has to compute."""
-    if op is not None:
-        return None, "it computes what rows do"
-    try:
-        return _kernel(session, plan, needed, matched, target), ""
-    except NotCompiledError as error:
-        return None, str(error)
-
-
-def _kernel(session: Any, plan: Any, needed: Sequence[str], matched: Mapping[str, int], target: TableDef) -> ViewKernel:
-    """The view's plan as Arrow kernels; raises NotCompiledError where Spark has to compute."""
-    steps, outputs = compiled(plan, {name.lower(): name for name in needed})
-    columns: list[tuple[str, Expr]] = []
-    for column in target.schema.columns:
-        position = matched.get(column.name)
-        if position is not None:
-            made, given = outputs[position]
-            if given != spark_name(column.type):
-                if not casts(given, column.type):
-                    raise NotCompiledError(f"a cast of {given} to {spark_name(column.type)} has no kernel")
-                made = Expr("cast", (made,), type=column.type)
-        elif column.expression or column.is_default_computed:
-            raise NotCompiledError(f"column {column.name} of the target is computed")
-        else:
-            is_kept = column.default is None or _keeps_old_value(target, column)
-            value = None if is_kept else _evaluate(session, column.default or "", column)
-            made = Expr("literal", value=value, type=column.type)
-        columns.append((column.name, made))
-    return ViewKernel(steps, tuple(columns))
+def _constant(session: Any, target: TableDef, column: Column) -> object:
+    """Return the value of a column that the view does not fill."""
+    if column.default is None or _keeps_old_value(target, column):
+        return None
+    return _evaluate(session, column.default, column)
 
 
 def _as_declared(kafka: KafkaDef, name: str) -> str:
