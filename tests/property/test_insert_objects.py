@@ -29,6 +29,8 @@ TYPES: dict[str, DataType] = {
     "wall": Simple(Kind.TIMESTAMP_NTZ),
     "m": Decimal(9, 2),
     "l": Array(Simple(Kind.INT32)),
+    "numbers": Map(Simple(Kind.INT64), Simple(Kind.INT64)),
+    "decimals": Map(Decimal(4, 1), Simple(Kind.INT64)),
     "map": Map(Simple(Kind.STRING), Simple(Kind.DATE)),
     "st": Struct((Field("a", Simple(Kind.INT64)), Field("t", Simple(Kind.TIMESTAMP)))),
 }
@@ -39,6 +41,7 @@ HOSTILE = (
     *('"\\ud800"', '"\\u0031"', '"\\ud83d\\ude00"', '"\\u0000"', '"é"', '"YWI="', '"YW"', '""', '"2026-01-05"'),
     *('"2026-01-05 10:00:00"', '"2026-01-05T10:00:00Z"', '"2026-01-05T10:00:00.1234567Z"', '"2026-02-30"'),
     *('"2026-01-05T10:00:00+14:30"', '"1760000000"', "1760000000", "1760000000.5", '"0001-01-01 00:00:00"'),
+    *('"-0"', '"2026-01-05t10:00:00z"', '{"-0": 1, "0": 2}', '{"1.0": 1, "1": 2}', '{"1e0": 1, "1": 2}'),
     *("[]", "[1, null]", '["1"]', "{}", '{"k": "2026-01-05"}', '{"k": null}', '{"a": 1}', '{"a": 1, "b": 2}'),
     *('{"a": "1", "t": "2026-01-05 10:00:00"}', "[[1, 2]]", "null"),
 )
@@ -90,7 +93,8 @@ def test_one_hostile_value_is_the_same_value_or_refused(name: str, value: str) -
 
 
 def test_plain_rows_are_read_in_c() -> None:
-    target = InsertTarget(Schema(columns=tuple(Column(id=n, name=c, type=t) for n, (c, t) in enumerate(TYPES.items()))))
+    plain = {name: TYPES[name] for name in ("i", "s", "d", "ts", "l", "m", "map", "st")}
+    target = InsertTarget(Schema(columns=tuple(Column(id=n, name=c, type=t) for n, (c, t) in enumerate(plain.items()))))
     text = '{"i": 1, "s": "a", "d": 0.5, "ts": "2026-01-05 10:00:00"}\n{"l": [1], "m": 1.25}'
     found = read_objects(target, (), "JSONEachRow", text, reading=Reading(), options=RowOptions())
     assert found is not None

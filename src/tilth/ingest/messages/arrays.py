@@ -11,7 +11,7 @@ Tests: tests/unit/ingest/messages/test_decode.py.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -105,11 +105,16 @@ def _fitting(data_type: DataType) -> Callable[[Any], Any]:
             return lambda value: [inner(each) for each in value]
         case Map(key=key, value=item):
             inner_key, inner_item = _optional(key), _optional(item)
-            return lambda value: [(inner_key(name), inner_item(each)) for name, each in dict(value).items()]
+            return lambda value: [(inner_key(name), inner_item(each)) for name, each in _pairs(value)]
         case Struct(fields=fields):
             inners = {field.name: _optional(field.type) for field in fields}
             return lambda value: {name: inners[name](each) for name, each in value.items()}
     return lambda value: value
+
+
+def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The entries of a map: a dict, or pairs, among which two keys may be one value."""
+    return value.items() if isinstance(value, dict) else value
 
 
 def _optional(data_type: DataType) -> Callable[[Any], Any]:

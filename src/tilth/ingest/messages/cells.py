@@ -30,7 +30,7 @@ from tilth.formats import (
 )
 from tilth.ingest.messages.arrays import MISFITS, checked_array, is_nested
 from tilth.ingest.messages.columns import MessageColumns, format_of, missing_value
-from tilth.ingest.messages.in_c import Doubts, decoder_of, python_type
+from tilth.ingest.messages.in_c import Doubts, can_decode, decoder_of, python_type
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.table import Column, Schema
 
@@ -138,7 +138,8 @@ class _NestedCells:
         self._column = column
         self._doubts = Doubts([column.type])
         own = python_type(column.type)
-        self._decoder = decoder_of(own | None if column.nullable else own)
+        is_read = can_decode(column.type)
+        self._decoder = decoder_of(own | None if column.nullable else own) if is_read else None
 
     def array(self, cells: Values | pa.Array) -> pa.Array | None:
         """Return the cells as the column; None: one of them must be read by `to_stored`, or is a value already."""

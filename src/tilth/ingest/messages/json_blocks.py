@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from tilth.base.logs import Log
 from tilth.base.units import GIB, MIB
 from tilth.ingest.messages.arrays import MISFITS, checked_array
-from tilth.ingest.messages.in_c import Decoder, Doubts, decoder_of, python_type
+from tilth.ingest.messages.in_c import Decoder, Doubts, can_decode, decoder_of, python_type
 from tilth.model.table import Column, Schema
 from tilth.model.types import INTEGER_BITS, Kind, Simple
 from tilth.storage import arrow_type, exact_cast, misfits
@@ -272,7 +272,8 @@ class _SpanReader:
         self._column = column
         self.is_needed = _kind_of(column) == "SPAN"
         self._doubts = Doubts([column.type])
-        self._decoder: Decoder | None = decoder_of(python_type(column.type)) if self.is_needed else None
+        is_read = self.is_needed and can_decode(column.type)
+        self._decoder: Decoder | None = decoder_of(python_type(column.type)) if is_read else None
 
     @property
     def is_readable(self) -> bool:

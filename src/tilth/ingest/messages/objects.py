@@ -22,7 +22,7 @@ from tilth.formats import ABSENT, BadValueError, Reading, RowOptions, shown, to_
 from tilth.ingest.messages.arrays import checked_array
 from tilth.ingest.messages.columns import MessageColumns, format_of, missing_value
 from tilth.ingest.messages.envelope import ENVELOPE_NAMES, debezium_reader, envelope_fields
-from tilth.ingest.messages.in_c import Decoder, Doubts, decoder_of, python_type
+from tilth.ingest.messages.in_c import Decoder, Doubts, can_decode, decoder_of, python_type
 from tilth.ingest.settings import Envelope, KafkaConfig
 from tilth.model.table import Column, Schema
 from tilth.model.types import Map
@@ -54,6 +54,10 @@ class ObjectReader:
         if self._is_plain:
             return lambda value, _: self._rows.several(value, is_clear=is_clear)
         return partial(self._event, is_clear=is_clear)
+
+    def in_c(self, text: bytes) -> list[Record] | None:
+        """Return the records of the plain objects in a text; None: they must be read by value."""
+        return self._rows.in_c(text)
 
     def read_all(self, values: Sequence[bytes | None]) -> tuple[list[Record], None] | None:
         """Return the records of messages that are one object each; None: they must be read one by one."""
@@ -105,10 +109,15 @@ class _Objects:
 
     def several(self, text: bytes, *, is_clear: bool = False) -> list[Record]:
         """Return the records of the objects in a text. `is_clear`: it is known to be clear for the strict decoder."""
+        found = self.in_c(text, is_clear=is_clear)
+        return self._by_value(text) if found is None else found
+
+    def in_c(self, text: bytes, *, is_clear: bool = False) -> list[Record] | None:
+        """Return the records of the objects in a text; None: they must be read by value."""
         found = _in_c(self._strict, text) if is_clear or self.are_clear([text]) else None
         if found is None and self._are_clear_if_lax([text]):
             found = _in_c(self._lax, text)
-        return self._by_value(text) if found is None else found
+        return found
 
     def all_in_c(self, texts: Sequence[bytes | None]) -> list[Record] | None:
         """Return the records of texts that are one object each, if all of them are read in C."""
@@ -147,6 +156,8 @@ class _Objects:
             raise BadValueError(column=column.name, given=shown(value), why=error) from error
 
     def _decoder(self, *, is_lax: bool) -> Decoder | None:
+        if not all(can_decode(column.type) for column in self.schema.columns):
+            return None
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for index, (column, reading) in enumerate(zip(self.schema.columns, self._readings, strict=True)):
             kind, default = python_type(column.type, lax=reading if is_lax else None), self._defaults[column.name]

@@ -79,7 +79,9 @@ def read_time(text: str) -> tuple[int, int | None]:
     found = _WIDE_TIME.fullmatch(text)
     if found is not None:
         return _wide_time(found)
-    time = datetime.fromisoformat(_ZEROS.sub(r"\1", text))
+    # RFC 3339 lets `z` be small; Python takes the large one only.
+    given = f"{text[:-1]}Z" if text.endswith("z") else text
+    time = datetime.fromisoformat(_ZEROS.sub(r"\1", given))
     offset = time.utcoffset()
     return micros_of(time.replace(tzinfo=UTC)), None if offset is None else offset // _MICROSECOND
 

@@ -40,8 +40,9 @@ def read_objects(
         return None
     stored = target.schema.columns
     try:
-        text = data.encode()
-        records = reader.reader_of([text])(text, None)
+        records = reader.in_c(data.encode())
+        if records is None:
+            return None
         values = reader.columns(records, range(len(stored)))
         arrays = [reader.array(given, column) for given, column in zip(values, stored, strict=True)]
     # Whatever it is, the way by value says which row it is and why.
