@@ -18,12 +18,12 @@ from tilth.base.errors import TilthError
 from tilth.catalog.kv.delegating import DelegatingKV
 from tilth.catalog.kv.protocol import (
     Commit,
+    Conflict,
     KeyValue,
     KVOutcome,
     Landed,
     Precondition,
     ReadView,
-    Unknown,
     ViewUse,
     commit_all,
     outcome_of,
@@ -56,13 +56,18 @@ class FollowedKV(DelegatingKV):
     ) -> KVOutcome:
         return outcome_of(self.commit_all([Commit(preconditions, puts, deletes)])[0])
 
-    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
         with self._lock:
-            outcomes = commit_all(self._inner, commits)
+            try:
+                outcomes = commit_all(self._inner, commits)
+            # A panic or an interrupt may come after the write.
+            except BaseException:
+                self._held = None
+                raise
             for commit, outcome in zip(commits, outcomes, strict=True):
                 if isinstance(outcome, Landed):
                     self._hold(commit.puts, commit.deletes)
-                elif isinstance(outcome, Unknown):
+                elif not isinstance(outcome, Conflict | TilthError):
                     self._held = None
             return outcomes
 

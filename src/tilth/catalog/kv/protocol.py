@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from tilth.base.errors import RetryError, TilthError
+from tilth.base.errors import RetryError
 from tilth.catalog.kv.incarnation import Incarnation
 
 #: Keys below this one are the store's own.
@@ -179,25 +179,25 @@ class KeyValue(ReadView, Protocol):
 class CommitsTogether(Protocol):
     """A store to which several commits cost about as much as one."""
 
-    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
         """Apply commits as `commit` does, one after the other; return the outcome of each, or what it raises."""
 
 
-def commit_all(store: KeyValue, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+def commit_all(store: KeyValue, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
     """Apply commits to any store, one after the other; return the outcome of each, or what it raises."""
     if isinstance(store, CommitsTogether):
         return store.commit_all(commits)
-    outcomes: list[KVOutcome | TilthError] = []
+    outcomes: list[KVOutcome | Exception] = []
     for each in commits:
         try:
             outcomes.append(store.commit(each.preconditions, each.puts, each.deletes))
-        except TilthError as error:
+        except Exception as error:
             outcomes.append(error)
     return outcomes
 
 
-def outcome_of(found: KVOutcome | TilthError) -> KVOutcome:
+def outcome_of(found: KVOutcome | Exception) -> KVOutcome:
     """Return the outcome if it is one, and raise it if it is an error."""
-    if isinstance(found, TilthError):
+    if isinstance(found, Exception):
         raise found
     return found

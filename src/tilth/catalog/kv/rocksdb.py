@@ -5,9 +5,16 @@ Always holds: one write at a time, and nobody sees it before it is on the disk; 
 (8 bytes, big-endian) and then the bytes given; the newest sequence number is written in each batch, so it survives a
 restart and shows whether a batch landed.
 
-After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
-reading, so that everything else can be read while the disk is full. Views that are open when it is opened anew end
-with an error that may be tried again: RocksDB is not opened a second time while one of them holds it.
+A write puts its batch into the log and into memory, then it syncs the log. Readers wait meanwhile, at a gate.
+
+- If the batch cannot be put into the log, memory does not have it. The database is opened anew as soon as its folder
+  can be written; until then it stays open for reading, so that everything else can be read while the disk is full.
+- If the log cannot be synced, or a panic or an interrupt ends the write, memory has what the disk may not have. Nobody
+  reads that database again: until it can be opened anew, each read and write raises why it cannot. Opening writes what
+  is left of the log to files and syncs them, and decides whether the batch has landed.
+
+Views that are open when it is opened anew end with an error that may be tried again: RocksDB is not opened a second
+time while one of them holds it.
 
 Tests: tests/integration/catalog/test_rocksdb_kv.py.
 """
@@ -20,7 +27,6 @@ import os
 import struct
 import tempfile
 import threading
-import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +77,7 @@ _WAL_BYTES_MAX = 64 * MIB
 _BLOCK_BYTES = 16 << 10
 _BLOOM_BITS = 10
 _OPEN_FILES_MAX = 512
-#: Written to see whether the folder can be written.
+#: Written and synced to see whether the folder can be written.
 _PROBE_BYTES = 64 << 10
 #: Attempts to open a database that a reader still holds inside one call, and the pause between them.
 _OPEN_TRIES_MAX = 40
@@ -97,23 +103,18 @@ class _Gate:
     """Lets readers wait for the end of a write, and each of them pass before the next one."""
 
     def __init__(self) -> None:
-        self._entrance = threading.Lock()
-        self._inside = threading.Lock()
+        #: Taken in this order; a reader that waits holds the entrance, so that no later write is faster.
+        self.entrance = threading.Lock()
+        self.inside = threading.Lock()
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        with self._entrance:
-            self._inside.acquire()
+        with self.entrance:
+            self.inside.acquire()
         try:
             yield
         finally:
-            self._inside.release()
-
-    @contextmanager
-    def passed(self) -> Iterator[None]:
-        # A reader that waits holds the entrance, so that no later write is faster.
-        with self._entrance, self._inside:
-            yield
+            self.inside.release()
 
 
 class RocksKV:
@@ -131,19 +132,18 @@ class RocksKV:
         self._is_closed = False
         #: True after a failed write: the database must be opened anew before it is written again.
         self._is_broken = False
-        #: False while not even reading is possible.
+        #: False while not even reading is possible, as memory may have what the disk has not. Read and set inside the
+        #: gate: outside of it, it is False during each write.
         self._is_open = True
-        self._views: weakref.WeakSet[_View] = weakref.WeakSet()
+        self._views: set[_View] = set()
         #: Closed while there is a commit that the disk does not have yet.
         self._gate = _Gate()
         self.incarnation = ONLY
         self._db, self._sequence = self._open()
 
     def get(self, key: bytes) -> Versioned | None:
-        with _reading(self.path):
-            self._ready()
-            with self._gate.passed():
-                return _versioned(self._db.get(key))
+        with _reading(self.path), self._opened() as db:
+            return _versioned(db.get(key))
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
@@ -153,11 +153,10 @@ class RocksKV:
 
     @contextmanager
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
-        with _reading(self.path):
-            self._ready()
-            with self._gate.passed():
-                view = _View(self._db, self.path)
-        self._views.add(view)
+        with _reading(self.path), self._opened() as db:
+            view = _View(db, self.path)
+            # This is inside the gate, as whoever opens the database anew must find the view.
+            self._views.add(view)
         try:
             yield view
         finally:
@@ -169,12 +168,11 @@ class RocksKV:
     ) -> KVOutcome:
         return outcome_of(self.commit_all([Commit(preconditions, puts, deletes)])[0])
 
-    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
-        """Apply commits in their order, in one write that waits for the disk once: all of them, or none."""
-        assert all(key >= FIRST_KEY for each in commits for key in (*each.puts, *each.deletes))
+    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
+        """Apply commits in their order, in one write that waits for the disk once: all whose check passes, or none."""
         with self._lock:
             try:
-                if self._is_broken:
+                if self._is_broken or not self._is_open:
                     self._reopen()
                 self._check_room()
                 return self._write_all(commits)
@@ -183,7 +181,12 @@ class RocksKV:
                 return [error, *(copy.copy(error) for _ in commits[1:])]
 
     def confirm(self) -> None:
-        """Do nothing: every commit that a view shows has been synced to the disk."""
+        """Return if the database can be read: each commit that a view shows is on the disk.
+
+        Raises UnavailableError while memory may have what the disk has not.
+        """
+        with self._opened():
+            pass
 
     def close(self) -> None:
         with self._lock:
@@ -191,23 +194,34 @@ class RocksKV:
                 self._is_closed = True
                 self._close_db()
 
-    def _ready(self) -> Rdict:
-        """Return the database; opened anew if it is closed, for the disk may work again by now."""
-        if not self._is_open:
+    @contextmanager
+    def _opened(self) -> Iterator[Rdict]:
+        """Return the database, inside the gate; opened anew if it is not open, for the disk may work again by now."""
+        while True:
+            with self._gate.entrance, self._gate.inside:
+                if self._is_open:
+                    yield self._db
+                    return
+            # Outside of the gate: whoever holds the lock waits for the gate.
             with self._lock:
                 if not self._is_open:
                     self._reopen()
-        return self._db
 
-    def _write_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+    def _write_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
         """Hold the lock."""
         sequence = self._sequence
         #: Versions of the keys that earlier ones of these commits write; None: deleted.
         written: dict[bytes, int | None] = {}
         batch = WriteBatch(raw_mode=True)
-        outcomes: list[KVOutcome | TilthError] = []
+        outcomes: list[KVOutcome | Exception] = []
         for each in commits:
-            broken = self._broken_key(each.preconditions, written)
+            try:
+                assert all(key >= FIRST_KEY for key in (*each.puts, *each.deletes))
+                broken = self._broken_key(each.preconditions, written)
+            # A key may be damaged; the neighbours of its commit have nothing to do with it.
+            except Exception as error:
+                outcomes.append(error)
+                continue
             if broken is not None:
                 outcomes.append(Conflict(broken))
                 continue
@@ -223,20 +237,34 @@ class RocksKV:
         if sequence == self._sequence:
             return outcomes
         batch.put(_SEQUENCE_KEY, _U64.pack(sequence))
+        failure = self._write(batch, sequence)
+        if failure is not None:
+            unknown = self._after_failed_write(sequence, failure)
+            if unknown is not None:
+                return [unknown if isinstance(each, Landed) else each for each in outcomes]
+        return outcomes
+
+    def _write(self, batch: WriteBatch, sequence: int) -> Exception | None:
+        """Hold the lock. Return what has failed; the database is not open then if memory may have the batch."""
         with self._gate.closed():
+            # First: whatever ends this early, as a panic or an interrupt does, nobody reads the batch.
+            self._is_open, self._is_broken = False, True
             try:
                 # A write that waits for the disk by itself keeps all of Python waiting, as rocksdict holds its lock.
                 self._db.write(batch)
-                self._db.flush_wal(True)
             except DbClosedError as error:
                 raise StoreClosedError(path=self.path) from error
-            # rocksdict raises bare Exceptions for what goes wrong in RocksDB.
+            # rocksdict raises bare Exceptions for what goes wrong in RocksDB; memory does not have the batch.
             except Exception as error:
-                unknown = self._after_failed_write(sequence, error)
-                if unknown is not None:
-                    return [unknown if isinstance(each, Landed) else each for each in outcomes]
-        self._sequence = sequence
-        return outcomes
+                self._is_open = True
+                return error
+            try:
+                self._db.flush_wal(True)
+            except Exception as error:
+                return error
+            self._sequence = sequence
+            self._is_open, self._is_broken = True, False
+        return None
 
     def _broken_key(self, preconditions: Sequence[Precondition], written: Mapping[bytes, int | None]) -> bytes | None:
         """Return the key of the first precondition that does not hold; None: all hold."""
@@ -260,8 +288,7 @@ class RocksKV:
 
         The log may or may not hold the batch: opening the database anew shows which.
         """
-        _log.error("catalog_write_failed", error=error, path=self.path)
-        self._is_broken = True
+        _log.error("catalog_write_failed", error=error, path=self.path, is_open=self._is_open)
         try:
             self._reopen()
         except UnavailableError:
@@ -278,13 +305,14 @@ class RocksKV:
     def _reopen(self) -> None:
         if self._is_closed:
             raise StoreClosedError(path=self.path)
-        if self._is_open:
-            # A closed store cannot be read, and a store is opened only where it can be written.
-            self._check_writable()
-        for view in list(self._views):
-            view.interrupt()
-        self._is_open = False
-        self._close_db()
+        # A closed store cannot be read, and a store is opened only where it can be written.
+        self._check_writable()
+        # The gate is closed, as no reader may be using the database when it goes.
+        with self._gate.closed():
+            self._is_open, self._is_broken = False, True
+            for view in list(self._views):
+                view.interrupt()
+            self._close_db()
         try:
             self._db, self._sequence = self._open_unheld()
         except UnavailableError:
@@ -317,14 +345,16 @@ class RocksKV:
             raise store_full(self.path)
 
     def _check_writable(self) -> None:
-        """Raises StoreFullError or StoreIOError; a quota shows only in a write."""
+        """Raises StoreFullError or StoreIOError; a quota shows only in a write, a broken disk often only in a sync."""
         self._check_room()
         try:
             with tempfile.TemporaryFile(dir=self.path) as probe:
                 probe.write(bytes(_PROBE_BYTES))
+                probe.flush()
+                os.fsync(probe.fileno())
         except OSError as error:
             full = full_error(error, folder=self.path)
-            hint = "nothing was applied; check the disk and the folder's permissions"
+            hint = "check the disk and the folder's permissions; the catalog goes on by itself when it can be written"
             raise full or StoreIOError(path=self.path, error=error, hint=hint) from error
 
     def _open(self) -> tuple[Rdict, int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.catalog import GroupedKV, MemoryKV
-from tilth.catalog.kv import Absent, AtVersion, Conflict, KVOutcome, Landed, Unknown
+from tilth.catalog.kv import Absent, AtVersion, Conflict, KVOutcome, Landed, Unknown, grouped
 from tilth.catalog.kv.protocol import Commit, commit_all
 from tilth.testing import check_kv
 
@@ -25,12 +25,12 @@ class Slow(MemoryKV):
         self.has_begun, self.may_go_on = threading.Event(), threading.Event()
         self._fails = fails
 
-    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | TilthError]:
+    def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
         self.groups.append(len(commits))
         if not self.has_begun.is_set():
             self.has_begun.set()
             assert self.may_go_on.wait(SECONDS_MAX)
-        outcomes: list[KVOutcome | TilthError] = []
+        outcomes: list[KVOutcome | Exception] = []
         for each in commits:
             try:
                 self._fails(each)
@@ -126,6 +126,95 @@ def test_after_a_panic_the_outcome_of_all_is_unknown_and_the_next_one_is_applied
     )
     assert [type(each) for each in outcomes] == [Landed, PanicError, Unknown]
     assert isinstance(GroupedKV(store).commit([], {b"c": b"1"}, []), Landed)
+
+
+class InterruptedWaiting(grouped._Waiting):
+    """The waiting of a caller that is interrupted: at once if it commits the key `queued`, when it is woken if it
+    commits `woken`.
+    """
+
+    def __init__(self, commit: Commit) -> None:
+        super().__init__(commit)
+        if b"queued" in commit.puts or b"woken" in commit.puts:
+            self.changed = InterruptedEvent(is_woken=b"woken" in commit.puts)
+
+
+class InterruptedEvent(threading.Event):
+    def __init__(self, *, is_woken: bool) -> None:
+        super().__init__()
+        self._is_woken = is_woken
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._is_woken:
+            super().wait(SECONDS_MAX)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("keys", "stored"),
+    [
+        # Named to apply the next ones; between others; alone.
+        ([b"woken", b"b", b"c"], [b"a", b"b", b"c"]),
+        ([b"woken", b"woken2", b"b"], [b"a", b"b"]),
+        ([b"b", b"woken", b"c"], [b"a", b"b", b"c", b"woken"]),
+        ([b"woken"], [b"a"]),
+    ],
+)
+def test_who_is_interrupted_when_it_is_woken_lets_the_next_one_apply(
+    monkeypatch: pytest.MonkeyPatch, keys: list[bytes], stored: list[bytes]
+) -> None:
+    monkeypatch.setattr(grouped, "_Waiting", InterruptedWaiting)
+    store = Slow()
+    puts = [{b"woken": b"2"} if key == b"woken2" else {key: b"1"} for key in keys]
+    outcomes = run_together(store, Commit([], {b"a": b"1"}, []), [Commit([], each, []) for each in puts])
+    kinds = [KeyboardInterrupt if key.startswith(b"woken") else Landed for key in keys]
+    assert [type(each) for each in outcomes] == [Landed, *kinds]
+    assert sorted(key for key, _ in store.scan(b"\x01", None)) == stored
+
+
+def test_who_is_interrupted_in_the_queue_leaves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouped, "_Waiting", InterruptedWaiting)
+    store = Slow()
+    kv = GroupedKV(store)
+    found: list[KVOutcome] = []
+    threads = [threading.Thread(target=lambda: found.append(kv.commit([], {b"a": b"1"}, [])))]
+    threads[0].start()
+    assert store.has_begun.wait(SECONDS_MAX)
+    with pytest.raises(KeyboardInterrupt):
+        kv.commit([], {b"queued": b"1"}, [])
+    threads.append(threading.Thread(target=lambda: found.append(kv.commit([], {b"b": b"1"}, []))))
+    threads[1].start()
+    wait_for(lambda: len(kv._waiting) == 1)
+    store.may_go_on.set()
+    for thread in threads:
+        thread.join(SECONDS_MAX)
+    found.append(kv.commit([], {b"c": b"1"}, []))
+    assert [type(each) for each in found] == [Landed] * 3
+    assert sorted(key for key, _ in store.scan(b"\x01", None)) == [b"a", b"b", b"c"]
+
+
+def test_after_a_panic_those_who_came_meanwhile_are_applied_in_the_same_store() -> None:
+    class PanicError(BaseException):
+        """As a library in Rust raises it."""
+
+    def fails(commit: Commit) -> None:
+        if b"bad" in commit.puts:
+            raise PanicError
+
+    outcomes = run_together(
+        Slow(fails=fails), Commit([], {b"bad": b"1"}, []), [Commit([], {b"b": b"1"}, []), Commit([], {b"c": b"1"}, [])]
+    )
+    assert [type(each) for each in outcomes] == [PanicError, Landed, Landed]
+
+
+def test_a_bug_in_the_check_of_one_commit_is_its_own() -> None:
+    class Buggy(MemoryKV):
+        def commit(self, preconditions: object, puts: Mapping[bytes, bytes], deletes: object) -> KVOutcome:
+            assert b"bad" not in puts
+            return Landed(1)
+
+    found = commit_all(Buggy(), [Commit([], {key: b""}, []) for key in (b"a", b"bad", b"b")])
+    assert [type(each) for each in found] == [Landed, AssertionError, Landed]
 
 
 def test_each_caller_has_an_error_of_its_own() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tilth.base.rand import new_rng
 from tilth.catalog import FollowedKV, MemoryKV, Unknown
-from tilth.catalog.kv import Landed
+from tilth.catalog.kv import KVOutcome, Landed
 from tilth.testing import Fault, FaultyKV, RetryingKV, check_kv
 
 
@@ -62,3 +64,20 @@ def test_memory_forgets_what_no_view_can_see() -> None:
     assert len(kv._history) <= 3
     assert len(kv._history[b"a"]) == 1
     assert len(kv._keys) == len(kv._history)
+
+
+def test_after_a_panic_the_changes_of_a_followed_store_are_not_all_known() -> None:
+    class PanicError(BaseException):
+        """As a library in Rust raises it."""
+
+    class Panics(MemoryKV):
+        def commit(self, *given: object) -> KVOutcome:
+            super().commit(*given)  # type: ignore[arg-type]
+            raise PanicError
+
+    kv = FollowedKV(Panics(), lambda _: True)
+    with kv.begin():
+        assert kv.drain() == {}
+    with pytest.raises(PanicError):
+        kv.commit([], {b"a": b"1"}, [])
+    assert kv.drain() is None
