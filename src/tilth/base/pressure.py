@@ -91,7 +91,26 @@ class MemoryShare:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
+        self._lock = threading.Lock()
+        self._holders = 0
         self.bytes = 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the bytes meanwhile; they are released when the last holder leaves. A thread that uses them holds them
+        itself: whoever started it may leave first.
+        """
+        with self._lock:
+            if not self._holders:
+                self._budget.change(self.bytes)
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if not self._holders:
+                    self._budget.change(-self.bytes)
 
     def grow_to(self, size: int) -> None:
         """Reserve so many bytes in all. Raises MemoryPressureError."""
@@ -123,13 +142,15 @@ class MemoryBudget:
 
     @contextmanager
     def share(self) -> Iterator[MemoryShare]:
-        """Yield a share of the budget, and release at the end what was reserved in it."""
+        """Yield a share of the budget, and release at the end what was reserved in it, unless a thread holds it."""
         share = MemoryShare(self)
-        try:
+        with share.held():
             yield share
-        finally:
-            with self._lock:
-                self._used -= share.bytes
+
+    def change(self, size: int) -> None:
+        """Add bytes of a share that is held again, or take away those of one that nobody holds any more."""
+        with self._lock:
+            self._used += size
 
     def reserve(self, more: int, *, had: int) -> None:
         """Raises MemoryPressureError, unless the request is small or the only one."""

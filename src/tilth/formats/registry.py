@@ -16,6 +16,8 @@ from tilth.formats.format import Format
 
 #: Headers whose formats are kept: clients send few different ones.
 HEADERS_CACHED = 256
+#: A longer header is read each time.
+CACHED_CHARACTERS_MAX = 200
 
 
 def _formats() -> Iterator[Format]:
@@ -56,9 +58,22 @@ def answer_format(name: str) -> Format:
     return found
 
 
-@lru_cache(HEADERS_CACHED)
 def accepted_format(accept: str) -> Format:
     """Return the first format of an Accept header that is known; JSON when the header names none of them."""
+    return (_accepted_cached if len(accept) <= CACHED_CHARACTERS_MAX else _accepted)(accept)
+
+
+def body_format(content_type: str) -> Format | None:
+    """Return the format of rows with this Content-Type; None: there is none."""
+    return (_of_body_cached if len(content_type) <= CACHED_CHARACTERS_MAX else _of_body)(content_type)
+
+
+def body_types() -> list[str]:
+    """Return the media types that bodies with rows may have."""
+    return sorted({_body_type(each) for each in FORMATS} - {""})
+
+
+def _accepted(accept: str) -> Format:
     for item in accept.split(","):
         found = _of_media_type(item, lambda each: each.media_type if each.write is not None else "")
         if found is not None:
@@ -66,15 +81,12 @@ def accepted_format(accept: str) -> Format:
     return _BY_NAME["json"]
 
 
-@lru_cache(HEADERS_CACHED)
-def body_format(content_type: str) -> Format | None:
-    """Return the format of rows with this Content-Type; None: there is none."""
+def _of_body(content_type: str) -> Format | None:
     return _of_media_type(content_type, _body_type)
 
 
-def body_types() -> list[str]:
-    """Return the media types that bodies with rows may have."""
-    return sorted({_body_type(each) for each in FORMATS} - {""})
+_accepted_cached = lru_cache(HEADERS_CACHED)(_accepted)
+_of_body_cached = lru_cache(HEADERS_CACHED)(_of_body)
 
 
 def _body_type(form: Format) -> str:

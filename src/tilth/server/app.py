@@ -32,7 +32,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
-from tilth.base.pressure import MemoryBudget
+from tilth.base.pressure import MemoryBudget, MemoryShare
 from tilth.base.units import KIB
 from tilth.console.files import console_files, console_page
 from tilth.control.running import Origin
@@ -53,12 +53,12 @@ from tilth.server.bodies import (
 from tilth.server.calls import Calls, calls_route
 from tilth.server.count import Counted
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
-from tilth.server.origin import Guard, admission
+from tilth.server.origin import PROTECTION, Guard, admission
 from tilth.server.reader_routes import OutsideReading, ReaderRoutes
 from tilth.server.routing import Answering, App, Endpoint
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
-from tilth.server.streaming import RowsResponse
+from tilth.server.streaming import RowsResponse, drop_answer
 from tilth.server.threads import CallThreads
 from tilth.server.watch import Watches, read_watch
 from tilth.server.write_routes import OutsideWriting, WriteRoutes
@@ -201,6 +201,8 @@ def build_app(context: AppContext) -> Starlette:
         context.listen_host, context.machine_name, hosts=settings.allowed_hosts, origins=settings.allowed_origins
     )
     middleware = [
+        # Whatever a layer raises has an answer, and every answer has these headers.
+        Middleware(Answering, ids=context.ids, headers=PROTECTION),
         Middleware(Counted, clock=context.clock, counters=context.counters, methods=METHODS),
         Middleware(Guard, admission=welcome, ids=context.ids),
     ]
@@ -259,8 +261,7 @@ class _Api:
             body = await receive(request, origin, share, self._limits(is_streamed=True))
             head = None if body.is_whole else read_head(body.begin)
             if head is not None:
-                pieces = without_begin(body.pieces(), head.size)
-                return await self._stream(request, origin, body, head, pieces, settings, database=database)
+                return await self._stream(request, origin, share, body, head, settings, database=database)
             text = _text(await receive_rest(request, body, share, self._context.settings.body_bytes_max))
 
             def run() -> Response:
@@ -269,7 +270,7 @@ class _Api:
                 form = answer_format(answer.output_format) if answer.output_format else accepted_format(accept)
                 return _answer(answer, form, origin)
 
-            return await self._run_statement(request, origin, run)
+            return await self._run_statement(request, origin, share, run)
 
     async def watch(self, request: Request) -> Response:
         """Repeat statements, and send their answers as server-sent events until the client leaves.
@@ -327,7 +328,7 @@ class _Api:
                     )
                 return _answer(answer, accepted_format(accept), origin)
 
-            return await self._run_statement(request, origin, run, body)
+            return await self._run_statement(request, origin, share, run, body)
 
     async def health(self, request: Request) -> Response:
         """The components, each `ok` or what is wrong with it; 200 when all are well, else 503 with the same body.
@@ -372,14 +373,14 @@ class _Api:
         self,
         request: Request,
         origin: Origin,
+        share: MemoryShare,
         body: ReceivedBody,
         head: InsertHead,
-        pieces: Iterator[bytes],
         settings: Mapping[str, str],
         *,
         database: str,
     ) -> Response:
-        accept = request.headers.get("accept", "")
+        accept, pieces = request.headers.get("accept", ""), without_begin(body.pieces(), head.size)
 
         def run() -> Response:
             answer = self._context.statements.insert_body(
@@ -392,15 +393,24 @@ class _Api:
             )
             return _answer(answer, accepted_format(accept), origin)
 
-        return await self._run_statement(request, origin, run, body)
+        return await self._run_statement(request, origin, share, run, body)
 
     async def _run_statement(
-        self, request: Request, origin: Origin, act: Callable[[], T], body: ReceivedBody | None = None
-    ) -> T:
+        self,
+        request: Request,
+        origin: Origin,
+        share: MemoryShare,
+        act: Callable[[], Response],
+        body: ReceivedBody | None = None,
+    ) -> Response:
         """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled, but for one
         that is over within `UNWATCHED_SECONDS`. The thread may consume the rest of a body, and detects itself that the
-        client leaves before it is over.
+        client leaves before it is over; it holds the share to its end, also where this request is cancelled.
         """
+
+        def run() -> Response:
+            with share.held():
+                return act()
 
         async def watch() -> None:
             if body is not None:
@@ -416,9 +426,9 @@ class _Api:
         )
         try:
             if body is None or body.is_whole:
-                return await self._threads.run(act)
+                return await self._threads.run(run, drop=drop_answer)
             # Its thread calls back for the pieces of the body.
-            return await anyio.to_thread.run_sync(act, limiter=self._long_calls)
+            return await anyio.to_thread.run_sync(run, limiter=self._long_calls)
         finally:
             timer.cancel()
             for task in watching:

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilth.base.clock import Clock
+from tilth.base.errors import ErrorKind
+from tilth.server.errors import STATUS
 from tilth.server.stats import Answered, HttpCounters
 
 #: Key in the request's scope under which an endpoint leaves the pattern of its path.
@@ -45,6 +47,11 @@ class Counted:
         self._counters.begin()
         try:
             await self._app(scope, receive, noted)
+        except Exception:
+            if status == NO_STATUS:
+                # The layer around this one answers that a layer in here is broken.
+                status = STATUS[ErrorKind.INTERNAL]
+            raise
         finally:
             method = scope["method"] if scope["method"] in self._methods else OTHER
             answered = Answered(method, scope.get(ROUTE_KEY, OTHER), status)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
@@ -26,7 +26,7 @@ _READING = frozenset({"GET", "HEAD"})
 _FOREIGN = frozenset({"cross-site", "same-site"})
 _PORTS = {"http": 80, "https": 443}
 #: Headers of every answer: no sniffing of its type, no frames, no embedding by other origins.
-_PROTECTION = (
+PROTECTION = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -78,14 +78,15 @@ class Admission:
     def _is_welcome(self, origin: str, host: str) -> bool:
         if origin.lower() in self.origins:
             return True
-        parts = urlsplit(origin)
-        default = _PORTS.get(parts.scheme)
         try:
+            parts = urlsplit(origin)
+            default = _PORTS.get(parts.scheme)
             own = urlsplit(f"//{host}")
             return default is not None and _host_and_port(parts.hostname, parts.port, default) == _host_and_port(
                 own.hostname, own.port, default
             )
         except ValueError:
+            # No browser sends an origin that cannot be parsed.
             return False
 
 
@@ -114,18 +115,11 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        async def protected(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = message.get("headers", ())
-                names = {name for name, _ in given}
-                message["headers"] = [*given, *(header for header in _PROTECTION if header[0] not in names)]
-            await send(message)
-
         problem = self._admission.problem(scope["method"], Headers(scope=scope))
         if problem is None:
-            await self._app(scope, receive, protected)
+            await self._app(scope, receive, send)
         else:
-            await error_response(problem, self._ids)(scope, receive, protected)
+            await error_response(problem, self._ids)(scope, receive, send)
 
 
 def _is_navigation(method: str, headers: Mapping[str, str]) -> bool:

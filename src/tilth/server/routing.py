@@ -2,14 +2,14 @@
 
 Covers: the application, answers of errors that handlers raise. Does not cover: which routes there are (app.py), which
 requests are refused before (origin.py).
-Always holds: every request gets one answer, also where its handler is broken.
+Always holds: every request gets one answer, also where its handler or a layer is broken.
 
 Tests: tests/unit/server/test_app.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -39,11 +39,15 @@ class App(Starlette):
 
 
 class Answering:
-    """ASGI middleware that answers requests for which there is no route, and defects of files and their routes."""
+    """ASGI middleware that answers what the application in it raises: that there is no route, defects of files and
+    their routes, defects of other layers.
+    """
 
-    def __init__(self, app: ASGIApp, *, ids: IdSource) -> None:
+    def __init__(self, app: ASGIApp, *, ids: IdSource, headers: Collection[tuple[bytes, bytes]] = ()) -> None:
+        """`headers` are those of every answer; one that has a header of that name keeps it."""
         self._app = app
         self._ids = ids
+        self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
@@ -51,6 +55,10 @@ class Answering:
         async def noted(message: Message) -> None:
             nonlocal has_begun
             has_begun = True
+            if self._headers and message["type"] == "http.response.start":
+                given = message.get("headers", ())
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *(header for header in self._headers if header[0] not in names)]
             await send(message)
 
         try:
@@ -59,7 +67,7 @@ class Answering:
             if has_begun:
                 raise
             answer = _not_routed(scope, error, self._ids)
-            await answer(scope, receive, send)
+            await answer(scope, receive, noted)
 
 
 def _not_routed(scope: Scope, error: Exception, ids: IdSource) -> Response:

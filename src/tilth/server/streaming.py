@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 import anyio
 import anyio.to_thread
 from anyio import CancelScope, CapacityLimiter
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tilth.base.errors import TilthError
@@ -59,7 +59,7 @@ class RowsResponse(StreamingResponse):
                 group.cancel_scope.cancel()
         finally:
             with CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._close, limiter=_threads)
+                await anyio.to_thread.run_sync(self.close, limiter=_threads)
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -85,10 +85,17 @@ class RowsResponse(StreamingResponse):
         await anyio.sleep(POLL_SECONDS)
         scope.cancel()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the rows; on a thread, for it waits for theirs. Does nothing where they have ended."""
         error = self._origin.cancellation.error
         self._stream.close(error or TilthError("the answer was broken off"))
 
     @property
     def _query_id(self) -> str:
         return self.headers.get("X-Tilth-Query-Id", "")
+
+
+def drop_answer(answer: Response) -> None:
+    """Close an answer that nobody sends."""
+    if isinstance(answer, RowsResponse):
+        answer.close()

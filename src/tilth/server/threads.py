@@ -2,8 +2,8 @@
 
 Covers: a thread for each call that waits, results on their way back to the loop. Does not cover: how many calls there
 may be (control/slots.py).
-Always holds: results that come at about the same time wake the loop once; a call that nobody awaits any more is made to
-its end.
+Always holds: results that come at about the same time wake the loop once, and none of them keeps another one from who
+awaits it; a call that nobody awaits any more is made to its end, and its result is dropped on a thread.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from tilth.base.errors import as_exception
+from tilth.base.logs import Log
 from tilth.base.threads import KeptThreads
 
 T = TypeVar("T")
+
+_log = Log("server")
+
+
+def _forget(_: object) -> None:
+    """Drop a result that holds nothing."""
 
 
 class CallThreads:
@@ -27,15 +34,31 @@ class CallThreads:
         self._threads = KeptThreads(name)
         self._results: _Results | None = None
 
-    async def run(self, act: Callable[[], T]) -> T:
-        """Return or raise what the call does on another thread."""
+    async def run(self, act: Callable[[], T], *, drop: Callable[[T], object] = _forget) -> T:
+        """Return or raise what the call does on another thread. `drop` gets a result that nobody awaits any more, on
+        another thread, too.
+        """
         loop = asyncio.get_running_loop()
         results = self._results
         if results is None or results.loop is not loop:
             results = self._results = _Results(loop)
         future: asyncio.Future[T] = loop.create_future()
-        self._threads.start(_Call(act, results, future).run)
-        return await future
+        call = _Call(act, drop, results, future)
+        self._threads.start(call.run)
+        try:
+            return await future
+        # Also the end of a coroutine whose loop was closed.
+        except BaseException:
+            if call.leave():
+                self._drop(call.drop)
+            raise
+
+    def _drop(self, drop: Callable[[], None]) -> None:
+        try:
+            self._threads.start(drop)
+        except RuntimeError:
+            # The system has no thread left: better late answers than a result that is never dropped.
+            drop()
 
 
 class _Results:
@@ -65,16 +88,27 @@ class _Results:
             steps, self._steps = self._steps, deque()
             self._is_woken = False
         for step in steps:
-            step()
+            try:
+                step()
+            # The steps behind it are results of other calls.
+            except Exception as error:
+                _log.error("result_failed", error=error)
 
 
 class _Call(Generic[T]):
     """One call, and the future of its result."""
 
-    def __init__(self, act: Callable[[], T], results: _Results, future: asyncio.Future[T]) -> None:
+    def __init__(
+        self, act: Callable[[], T], drop: Callable[[T], object], results: _Results, future: asyncio.Future[T]
+    ) -> None:
         self._act = act
+        self._drop = drop
         self._results = results
         self._future = future
+        self._lock = threading.Lock()
+        self._is_left = False
+        #: The result, once there is one.
+        self._made: list[T] = []
 
     def run(self) -> None:
         try:
@@ -84,7 +118,27 @@ class _Call(Generic[T]):
             failure = as_exception(error)
             self._results.add(lambda: self._fail(failure))
         else:
-            self._results.add(lambda: self._succeed(result))
+            with self._lock:
+                self._made.append(result)
+                is_left = self._is_left
+            if is_left:
+                self.drop()
+            else:
+                self._results.add(lambda: self._succeed(result))
+
+    def leave(self) -> bool:
+        """Await the call no more; return whether its result is there and has to be dropped by the caller."""
+        with self._lock:
+            self._is_left = True
+            return bool(self._made)
+
+    def drop(self) -> None:
+        for result in self._made:
+            try:
+                self._drop(result)
+            # Nobody awaits an error of it.
+            except BaseException as error:
+                _log.error("result_not_dropped", error=error)
 
     def _succeed(self, result: T) -> None:
         if not self._future.done():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from tilth.base.pressure import MemoryBudget, MemoryPressureError
@@ -24,6 +26,26 @@ def test_what_is_too_much_is_refused_until_others_have_gone() -> None:
             assert (bodies.used, bodies.refused) == (100, 1)
         with bodies.share() as third:
             third.grow_to(40)
+    assert bodies.used == 0
+
+
+def test_a_share_is_released_by_the_last_who_holds_it() -> None:
+    bodies = budget()
+    with bodies.share() as left, ExitStack() as thread:
+        left.grow_to(60)
+        thread.enter_context(left.held())
+        # It may grow there.
+        left.grow_to(80)
+        assert bodies.used == 80
+        lasting = thread.pop_all()
+    assert bodies.used == 80
+    with pytest.raises(MemoryPressureError), bodies.share() as other:
+        other.grow_to(30)
+    lasting.close()
+    assert bodies.used == 0
+    # A thread that begins late.
+    with left.held():
+        assert bodies.used == 80
     assert bodies.used == 0
 
 

@@ -12,6 +12,7 @@ from tilth.base.settings import BadSettingError, read_settings
 from tilth.model.wire import ErrorAnswer
 from tilth.server import ServerSettings, build_app
 from tilth.server.origin import admission
+from tilth.server.stats import Answered
 
 OWN = "http://tilth.test"
 EVIL = "http://evil.example"
@@ -29,7 +30,7 @@ SUBDOMAIN = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}
 
 
 def ask(
-    method: str, path: str, headers: dict[str, str], settings: ServerSettings | None = None
+    method: str, path: str, headers: dict[str, str] | httpx.Headers, settings: ServerSettings | None = None
 ) -> tuple[httpx.Response, FakeRooms]:
     rooms = FakeRooms()
     with client_of(build_app(context_of(rooms, settings))) as client:
@@ -207,6 +208,54 @@ def test_a_host_is_named_without_its_port(text: str) -> None:
 def test_the_names_of_a_node_follow_from_where_it_listens(listen: str, host: str, is_own: bool) -> None:
     admitted = admission(listen, "box", hosts=(), origins=())
     assert (admitted.problem("GET", {"host": host}) is None) == is_own
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://[", "http://[::1", "http://tilth.test:port", "http://[v1.x]:99999", "]", "é"]
+)
+@pytest.mark.parametrize("allowed", [(), ("https://dash.example",)])
+def test_an_origin_that_cannot_be_parsed_is_a_foreign_one(origin: str, allowed: tuple[str, ...]) -> None:
+    settings = ServerSettings(allowed_origins=allowed)
+    headers = httpx.Headers({"Origin": origin, "Content-Type": "application/sql"}, encoding="latin-1")
+    response, rooms = ask("POST", "/v1/sql", headers, settings)
+    assert (response.status_code, code_of(response), rooms.calls) == (403, "ORIGIN_REFUSED", [])
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "tilth.server.origin.Admission.problem",
+        "tilth.server.app.CORSMiddleware.__call__",
+        "tilth.server.origin.Guard.__call__",
+    ],
+)
+def test_a_layer_that_is_broken_has_an_answer_and_is_counted(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a layer is broken")
+
+    monkeypatch.setattr(broken, fail)
+    context = context_of(FakeRooms(), ServerSettings(allowed_origins=("https://dash.example",)))
+    with client_of(build_app(context)) as client:
+        response = client.post("/v1/sql", content=b"SELECT 1")
+    check_defect(response)
+    assert context.counters.stats().requests == {Answered("POST", "-", 500): 1}
+
+
+def test_counters_that_are_broken_have_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a layer is broken")
+
+    monkeypatch.setattr("tilth.server.stats.HttpCounters.begin", fail)
+    check_defect(ask("GET", "/", {})[0])
+
+
+def check_defect(response: httpx.Response) -> None:
+    assert (response.status_code, code_of(response)) == (500, "INTERNAL_ERROR")
+    assert "a layer is broken" in response.text
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Frame-Options"] == "DENY"
+    assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
 def test_every_answer_protects_itself() -> None:

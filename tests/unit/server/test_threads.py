@@ -8,6 +8,8 @@ from functools import partial
 
 import pytest
 
+from tests.waiting import wait_until
+from tilth.base.errors import ErrorKind, TilthError
 from tilth.server.threads import CallThreads
 
 SECONDS_MAX = 30.0
@@ -57,6 +59,121 @@ def test_what_is_no_exception_becomes_one() -> None:
 
     with pytest.raises(Exception, match="a library has failed"):
         asyncio.run(run())
+
+
+class OwnStopError(StopIteration):
+    """As a library may have it."""
+
+
+@pytest.mark.parametrize("end", [StopIteration, OwnStopError, StopAsyncIteration])
+def test_the_end_of_an_iterator_is_a_defect_and_harms_no_neighbour(end: type[Exception]) -> None:
+    threads = CallThreads("test-end")
+    everybody = threading.Barrier(4)
+
+    def act(number: int) -> int:
+        everybody.wait(SECONDS_MAX)
+        if number == 1:
+            raise end("it was empty")
+        return number
+
+    async def run() -> list[int | BaseException]:
+        calls = (threads.run(partial(act, number)) for number in range(4))
+        async with asyncio.timeout(SECONDS_MAX):
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    first, failed, *others = asyncio.run(run())
+    assert [first, *others] == [0, 2, 3]
+    assert isinstance(failed, TilthError)
+    assert (failed.kind, type(failed.__cause__)) == (ErrorKind.INTERNAL, end)
+    assert "it was empty" in failed.message
+
+
+def test_a_result_that_cannot_be_handed_over_keeps_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
+    threads = CallThreads("test-broken")
+
+    class BrokenFuture(asyncio.Future[int]):
+        def set_result(self, result: int) -> None:
+            raise TypeError("no result is good enough")
+
+    async def run() -> list[int]:
+        loop, make, calls = asyncio.get_running_loop(), asyncio.Future[int], []
+        may_end = threading.Event()
+
+        def act(number: int) -> int:
+            assert may_end.wait(SECONDS_MAX)
+            return number
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "create_future", BrokenFuture)
+            broken = asyncio.ensure_future(threads.run(partial(act, 0)))
+            await asyncio.sleep(0)
+            patch.setattr(loop, "create_future", make)
+            calls = [asyncio.ensure_future(threads.run(partial(act, number))) for number in range(1, 4)]
+            await asyncio.sleep(0)
+        may_end.set()
+        async with asyncio.timeout(SECONDS_MAX):
+            found = await asyncio.gather(*calls)
+            while "result_failed" not in caplog.text:
+                await asyncio.sleep(0)
+        broken.cancel()
+        return found
+
+    assert asyncio.run(run()) == [1, 2, 3]
+
+
+def test_a_result_that_nobody_awaits_is_dropped_once() -> None:
+    threads = CallThreads("test-dropped")
+    made: list[int] = []
+    dropped: list[int] = []
+    all_are_over = threading.Semaphore(0)
+
+    def act(number: int) -> int:
+        made.append(number)
+        all_are_over.release()
+        return number
+
+    async def run() -> list[int | BaseException]:
+        calls = []
+        for number in range(200):
+            call = asyncio.ensure_future(threads.run(partial(act, number), drop=dropped.append))
+            calls.append(call)
+            # Some are left before they begin, some while they are made, some when the result is there.
+            for _ in range(number % 4):
+                await asyncio.sleep(0)
+            if number % 8 > 3:
+                assert number % 4 == 0 or all_are_over.acquire(timeout=SECONDS_MAX)
+            call.cancel()
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    found = [each for each in asyncio.run(run()) if isinstance(each, int)]
+    wait_until(lambda: len(found) + len(dropped) == len(made), "results that are dropped")
+    assert sorted(found + dropped) == sorted(made)
+    assert dropped
+
+
+def test_a_result_is_dropped_when_its_loop_is_closed_and_an_error_of_that_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    threads = CallThreads("test-closed")
+    may_go_on, was_told = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        assert may_go_on.wait(SECONDS_MAX)
+        return 5
+
+    def drop(result: int) -> None:
+        was_told.set()
+        raise KeyError(result)
+
+    async def leave() -> None:
+        left = asyncio.ensure_future(threads.run(slow, drop=drop))
+        await asyncio.sleep(0)
+        left.cancel()
+
+    asyncio.run(leave())
+    may_go_on.set()
+    assert was_told.wait(SECONDS_MAX)
+    wait_until(lambda: "result_not_dropped" in caplog.text, "the line of the log")
 
 
 def test_a_call_goes_on_when_nobody_awaits_it_and_harms_no_later_one() -> None:
