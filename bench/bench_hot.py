@@ -5,7 +5,8 @@
 Everything goes through the doors that a user has: a `tilth serve` process, HTTP, a real broker.
 
     wide       500 columns, messages of 7.5 KB in rounds of 1,000 (half a second at 2,000 messages a second): a table
-               with memory_buffer = 1 over one without, the same topic, passes in turn. Beside it: rounds of 65,536.
+               with memory_buffer = 1 over one without, the same topic, passes in turn. Beside it: rounds of 65,536,
+               and over these the Iceberg and Delta sinks (4 micro-batches, both cores).
     inserts    10,000 INSERTs of 100 rows, one after the other, each answered after its commit; then those of 100
                clients at once, and of one beside 20 that SELECT.
     visible    2,000 messages a second, rounds of 500 ms, flushes and merges meanwhile; from the call that produced a
@@ -37,6 +38,8 @@ from tools.node_process import NodeProcess
 FIGURES = {
     "wide_ratio": ("x", 3.0, True),
     "wide_ratio_large_rounds": ("x", None, True),
+    "wide_ratio_iceberg": ("x", 3.0, True),
+    "wide_ratio_delta": ("x", 3.0, True),
     "insert100_p50_ms": ("ms", 5.0, False),
     "insert100_p99_ms": ("ms", 200.0, False),
     "insert100_last_over_first": ("x", None, False),

@@ -1,16 +1,18 @@
-"""500 columns: rounds into the memory table over rounds into sorted parts."""
+"""500 columns: rounds into the memory table over rounds into sorted parts, and both beside the sinks of others."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
 from rich.table import Table
 
+from bench.bench_ingest import RIVALS, Pass, rival_pass
 from bench.hot_node import HotNode
-from bench.rivals import Kit
+from bench.rivals import Kit, Rival
 
 ROWS = 30_000
 MIB = 1 << 20
@@ -22,12 +24,12 @@ DRAIN_SECONDS_MAX = 300.0
 _DDL = "from events import SHAPES; print(SHAPES['wide'].ddl)"
 
 
-def run(node: HotNode, kit: Kit, _: bool) -> tuple[dict[str, float], list[Table]]:
+def run(node: HotNode, kit: Kit, has_rivals: bool) -> tuple[dict[str, float], list[Table]]:
     """The ratios, and every pass."""
     ddl = _kit(kit, "-c", _DDL)
     given = ("--bootstrap", node.broker.bootstrap, "--shape", "wide", "--rows", str(ROWS), "--partitions", "2")
     topic: dict[str, Any] = json.loads(_kit(kit, "events.py", "produce", *given).splitlines()[-1])
-    table = Table("rows a round", "memory_buffer", "pass", "seconds", "MiB/s", title="500 columns")
+    table = Table("rows a round", "memory_buffer or sink", "pass", "seconds", "MiB/s", title="500 columns")
     figures: dict[str, float] = {}
     for name, round_rows in ROUNDS.items():
         best: dict[int, float] = {}
@@ -40,7 +42,25 @@ def run(node: HotNode, kit: Kit, _: bool) -> tuple[dict[str, float], list[Table]
                 if number:
                     best[is_buffered] = max(best.get(is_buffered, 0.0), speed)
         figures[name] = best[1] / best[0]
+    # The last rounds are as large as the micro-batches of the others.
+    speed = max(best.values())
+    for kind in RIVALS if has_rivals else ():
+        passes = _rival_passes(kit, node.broker.bootstrap, topic, kind)
+        for number, each in enumerate(passes):
+            shown = str(number) if number else "run-up"
+            table.add_row("", kind, shown, f"{each.seconds:.2f}", f"{each.mib_s:.1f}")
+        figures[f"wide_ratio_{kind}"] = speed / max(each.mib_s for each in passes[1:])
     return figures, [table]
+
+
+def _rival_passes(kit: Kit, bootstrap: str, topic: dict[str, Any], kind: str) -> list[Pass]:
+    """The run-up and the passes of a sink; raises SystemExit where a result is wrong."""
+    with ExitStack() as stack:
+        rival = Rival(kit, stack)
+        passes = [rival_pass(rival, kit, bootstrap, topic, kind, number) for number in range(PASSES + 1)]
+    if not all(each.verified for each in passes):
+        raise SystemExit(f"a result is wrong: {kind}")
+    return passes
 
 
 def _pass(node: HotNode, ddl: str, topic: dict[str, Any], *, round_rows: int, is_buffered: int) -> float:
