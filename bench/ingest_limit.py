@@ -4,8 +4,8 @@
 
 The topic is that of bench_ingest. Each stage is the code of a round's task, run over what the stage before has made:
 fetch, decode, the checks of a view that picks columns, sort, encode (Parquet without compression), compress (what zstd
-takes on top), sync (what waiting for the disk takes on top, by the clock), commit (a durable commit of the catalog for
-each round's part, by the clock). The best of several runs counts. `together` is a task that does all of them.
+takes on top), sync (what waiting for the disk takes on top, by the clock), commit (a small durable commit of the
+catalog, by the clock). The best of several runs counts. `together` is a task that does all of them.
 
 Limits: a copy of the messages in memory; zstd of the same columns with nothing else; the disk with writes of 1 MiB and
 one fsync for each file. Processor time is that of the whole process, the threads of the Kafka client among them.
@@ -138,10 +138,12 @@ def best(run: Callable[[], None], clock: Callable[[], float] = time.process_time
     for _ in range(RUNS):
         gc.collect()
         gc.disable()
-        begin = clock()
-        run()
-        found.append(clock() - begin)
-        gc.enable()
+        try:
+            begin = clock()
+            run()
+            found.append(clock() - begin)
+        finally:
+            gc.enable()
     return min(found)
 
 
@@ -220,7 +222,7 @@ def main() -> None:
     parser.add_argument("--bootstrap", help="a broker; default: one for this run")
     arguments = parser.parse_args()
     kit = kit_of(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="tilth-bench-limit-"))
+    folder = Path(tempfile.mkdtemp(prefix="tilth-bench-limit-", dir=kit.work))
     try:
         with ExitStack() as stack:
             bootstrap = stack.enter_context(broker_for(arguments.bootstrap, kit.work))

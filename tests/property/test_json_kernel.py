@@ -11,10 +11,21 @@ from hypothesis import strategies as st
 
 from tests.long import examples
 from tests.property.hostile_messages import TYPES, json_texts
-from tests.unit.ingest.decoding import WITH_KERNEL, WITHOUT_KERNEL, FakeMessage, decoder
+from tests.unit.ingest.decoding import WITH_KERNEL, WITHOUT_KERNEL, FakeMessage, decoder, kafka_of
 from tilth.ingest.messages.decode import Decoded, Decoder
+from tilth.ingest.messages.json_blocks import BlockReader
 from tilth.model.types import DataType, Kind, Simple
 
+_PLAIN_TEXTS: dict[Kind, tuple[str, ...]] = {
+    Kind.BOOLEAN: ("true", "false", "null"),
+    **dict.fromkeys((Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64), ("0", "-7", "127", "null")),
+    Kind.FLOAT32: ("0.5", "-1e3", "3", "16777217"),
+    Kind.FLOAT64: ("0.1", "-1.5e-7", "12345678901234567", "9223372036854775.808"),
+    Kind.STRING: ('"a"', '""', '"\\u00e9\\n\\"x"', '"\\ud83d\\ude00"', '"ü"'),
+    Kind.DATE: ('"2025-02-28"', '"1969-12-31"', '"2000-02-29"'),
+    Kind.TIMESTAMP: ('"2025-01-02T03:04:05.123456Z"', '"1969-12-31 23:59:59+02:00"', '"2025-01-02 03:04:05"'),
+    Kind.TIMESTAMP_NTZ: ('"2025-01-02T03:04:05.5Z"', '"2025-01-02 03:04:05"'),
+}
 #: Columns by number, so that a message may have any of them.
 COLUMNS: dict[str, Kind | DataType] = {
     **{f"v{number}": data_type for number, data_type in enumerate(TYPES.values())},
@@ -33,11 +44,17 @@ def both(*, required: tuple[str, ...] = (), **more: str) -> tuple[Decoder, Decod
     return one, other
 
 
-DECODERS = [
-    both(),
-    both(required=("n",)),
-    both(required=("n", "v4"), kafka_handle_error_mode="stream"),
-    both(input_format_skip_unknown_fields="0"),
+#: Numbers of 20 digits that are no more than their lowest 64 bits.
+WRAPPED = (
+    *(b"9223372036854775808.0", b"-9223372036854775808.000000", b"1.8446744073709551616e19", b"1.8446744073709551616"),
+    *(b"0.18446744073709551616", b"922337203685477580.80", b"18446744073709551616", b"18446744073709551617.5"),
+)
+#: Arguments of `both`.
+KINDS_OF_DECODERS: list[dict[str, Any]] = [
+    {},
+    {"required": ("n",)},
+    {"required": ("n", "v4"), "kafka_handle_error_mode": "stream"},
+    {"input_format_skip_unknown_fields": "0"},
 ]
 
 
@@ -49,21 +66,31 @@ def facts(decoded: Decoded) -> Any:
 
 
 def check(number: int, values: list[bytes | None]) -> None:
-    with_kernel, without = DECODERS[number]
+    # New ones: a decoder that has met many doubtful messages does without the kernel for a while.
+    with_kernel, without = both(**KINDS_OF_DECODERS[number])
     messages = [FakeMessage(offset, value) for offset, value in enumerate(values)]
     for _ in range(2):
         # The second time, keys are expected in the order of the last message.
         assert facts(with_kernel.decode("t", 0, messages)) == facts(without.decode("t", 0, messages))
 
 
+#: Texts that the kernel reads, by the number of the type.
+PLAIN: dict[int, tuple[str, ...]] = {
+    number: _PLAIN_TEXTS.get(data_type.kind, ("null",)) if isinstance(data_type, Simple) else ("null",)
+    for number, data_type in enumerate(TYPES.values())
+}
+
 _space = st.sampled_from(["", "", "", " ", "\n", "\t\r"])
 
 
 @st.composite
 def objects(draw: st.DrawFn) -> str:
-    """An object with any values in any columns, unknown ones and some twice among them, in any order."""
-    numbers = draw(st.lists(st.integers(0, len(TYPES) - 1), max_size=6))
+    """An object with any values in any columns, unknown ones and some twice, in any order; half are plain."""
+    is_plain = draw(st.booleans())
+    numbers = draw(st.lists(st.integers(0, len(TYPES) - 1), max_size=6, unique=is_plain))
     types = list(TYPES.values())
+    if is_plain:
+        return "{" + ",".join(f'"v{number}":{draw(st.sampled_from(PLAIN[number]))}' for number in numbers) + "}"
     pairs = [(f'"v{number}"', draw(json_texts(types[number]))) for number in numbers]
     for name, data_type in (("n", Kind.INT64), ("naïve", Kind.STRING), ("unknown", Kind.STRING)):
         if draw(st.booleans()):
@@ -97,7 +124,7 @@ def messages(draw: st.DrawFn) -> bytes:
 
 
 @settings(max_examples=examples(400))
-@given(st.integers(0, len(DECODERS) - 1), st.lists(st.none() | messages(), max_size=12))
+@given(st.integers(0, len(KINDS_OF_DECODERS) - 1), st.lists(st.none() | messages(), max_size=12))
 @example(0, [b'{"n":1', b'}{"n":2}', b'{"naive":"x', b'"}', b'{"n":1}\0', b"\0", b'{"n":1}\0{"n":2}', b""])
 @example(0, [b'{"n":"1"}', b'{"n":1.0}', b'{"n":1e2}', b'{"n":01}', b'{"n":-0}', b'{"n":-}', b'{"n":1,}', b'{"n":+1}'])
 @example(3, [b'{"x":1}', b'{"n":1,"x":[{}]}', b'{"n":1,"n":2}', b'{"\\u006e":1}', b'{"n":1}'])
@@ -107,6 +134,21 @@ def messages(draw: st.DrawFn) -> bytes:
 @example(0, [b'{"unknown":' + b"[" * depth + b"]" * depth + b',"n":1}' for depth in (1, 59, 60, 61, 500, 5000)])
 def test_the_same_rows_and_reasons_with_and_without(number: int, values: list[bytes | None]) -> None:
     check(number, values)
+
+
+def test_plain_messages_are_read_by_the_kernel() -> None:
+    names = [f"v{number}" for number in PLAIN]
+    texts = [
+        "{"
+        + ",".join(f'"{name}": {PLAIN[number][row % len(PLAIN[number])]}' for number, name in enumerate(names))
+        + "}"
+        for row in range(20)
+    ]
+    schema = kafka_of(COLUMNS).schema
+    reader = BlockReader(schema, skip_unknown=True, defaults=DEFAULTS, loader=WITH_KERNEL)
+    block = reader.read([text.encode() for text in texts], range(len(COLUMNS)))
+    assert block is not None
+    assert block.doubtful.tolist() == []
 
 
 @settings(max_examples=examples(200))

@@ -18,6 +18,7 @@ SERVER_MODULES = (
     "datafusion",
     "fastavro",
     "hdfs_native",
+    "numba",
     "numpy",
     "obstore",
     "pandas",

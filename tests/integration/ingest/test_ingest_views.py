@@ -71,6 +71,7 @@ def test_the_view_of_the_readme_with_a_broken_message(world: IngestWorld, broker
     assert sorted(world.rows("k_dead_letters")["raw"].to_pylist()) == [b"{", b'{"id": "x"}']
     assert world.rows("k_dead_letters")["view"].to_pylist() == [None, None]
     assert world.stats(kafka).failures == 0
+    assert [each.view_choices for each in world.manager.kafka_tables()] == [{"default.v": "kernels"}]
     world.verify(target, world.catalog.tables.get("default", "k_dead_letters"))  # type: ignore[arg-type]  # a TableDef
 
 

@@ -52,6 +52,7 @@ EXPRESSIONS = (
     "CAST(i AS STRING)",
     "CAST(b AS STRING)",
     "CAST(t AS DATE)",
+    "CAST(timestamp_micros(i) AS DATE)",
     "upper(s)",
     "lower(u)",
     "length(s)",
@@ -140,9 +141,14 @@ def shown(table: pa.Table) -> list[dict[str, Any]]:
     """The rows with times as numbers, so that each can be shown; NaN and the sign of zero as texts."""
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        numbers = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        is_day = pa.types.is_date(column.type)
+        numbers = column.cast(pa.int32() if is_day else pa.int64()) if is_day or _is_time(column.type) else column
         columns[name] = [repr(value) for value in numbers.to_pylist()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _is_time(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(arrow))
 
 
 def fit_rows(kernel: ViewKernel, rows: pa.RecordBatch) -> list[int]:
@@ -216,13 +222,29 @@ def test_other_expressions_are_for_spark(session: SparkSession, expression: str,
 
 @pytest.mark.parametrize(
     "expression",
-    ["now()", "current_timestamp() > t", "current_date()", "(SELECT now())", "current_user()", "unix_timestamp()"],
+    [
+        *("now()", "current_timestamp() > t", "current_date()", "(SELECT now())", "current_user()", "unix_timestamp()"),
+        *("TIMESTAMP'now'", "t > TIMESTAMP'yesterday UTC'", "day = DATE'today'", "CAST('now' AS TIMESTAMP) > t"),
+    ],
 )
 def test_what_changes_from_round_to_round_is_for_spark(session: SparkSession, expression: str) -> None:
     """The plan is made once, when the consumer begins."""
     plan, kernel = kernel_of(session, f"SELECT CAST({expression} AS STRING) AS v, i + 1 AS i FROM k")
     assert kernel is None
     assert plan.no_kernel == "the present time, or another value of the session, has no kernel"
+
+
+@pytest.mark.parametrize("word", ["'no' 'w'", "'\\u006eow'", "concat('no', 'w')"])
+def test_the_present_in_disguise_is_for_spark(session: SparkSession, word: str) -> None:
+    plan, kernel = kernel_of(session, f"SELECT t > CAST({word} AS TIMESTAMP) AS v FROM k")
+    assert kernel is None
+    assert plan.no_kernel == "a time that the text does not say has no kernel"
+
+
+def test_an_expression_too_deep_to_be_sent_is_for_spark(session: SparkSession) -> None:
+    plan, kernel = kernel_of(session, f"SELECT {' + '.join(['i'] * 120)} AS v FROM k")
+    assert kernel is None
+    assert plan.no_kernel == "an expression of more than 80 levels has no kernel"
 
 
 def test_a_view_that_aggregates_is_for_spark(session: SparkSession) -> None:

@@ -3,7 +3,8 @@
 Covers: the tables that it reads, columns of what it found, values for msgspec to read, loading it. Does not
 cover: reading bytes (json_kernel.py), messages that are doubtful (objects.py).
 Always holds: a row is what objects.py makes of the same message; where that is not certain, the message is doubtful. A
-process that decodes little never loads the kernel, which costs a third of a second and 40 MiB.
+process that decodes little never loads the kernel, which costs a third of a second and 40 MiB, and four seconds where
+nobody has compiled it before.
 
 Tests: tests/property/test_json_kernel.py, tests/unit/ingest/messages/test_decode.py.
 """
@@ -30,7 +31,7 @@ from tilth.ingest.messages.arrays import MISFITS, checked_array
 from tilth.ingest.messages.in_c import Decoder, Doubts, can_decode, decoder_of, python_type
 from tilth.model.table import Column, Schema
 from tilth.model.types import INTEGER_BITS, Kind, Simple
-from tilth.storage import arrow_type, exact_cast, misfits
+from tilth.storage import arrow_type, misfits
 
 #: Bytes that a process decodes before it loads the kernel.
 LOAD_AFTER_BYTES = 8 * MIB
@@ -77,10 +78,14 @@ class KernelLoader:
             if self._is_tried:
                 return
             try:
+                # Its functions are compiled, and their code is stored, when they are called first.
                 self._kernel = _loaded()
+                probe = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.STRING)),))
+                BlockReader(probe, skip_unknown=True, defaults={}, loader=self).try_out(self._kernel)
             except Exception as error:  # whatever a compiler raises on a machine that it does not know
                 why = f"{type(error).__name__}: {error}"
                 _log.warning("messages are decoded without the compiled kernel", because=why)
+                self._kernel = None
             self._is_tried = True
 
 
@@ -109,7 +114,7 @@ def _loaded() -> ModuleType:
 
 
 def _writable(beside: Path, name: str) -> Path:
-    """Return a folder of this user's alone for machine code; raises OSError."""
+    """Return a folder for machine code, where only those who may change this program may write; raises OSError."""
     try:
         beside.mkdir(parents=True, exist_ok=True)
         if os.access(beside, os.W_OK):
@@ -192,16 +197,24 @@ class BlockReader:
             made = {each: self._array(kernel, buffer, cells, each) for each in {*positions, *self._spans}}
         except MISFITS:
             # It is for objects.py to find the message.
+            self._without = _BLOCKS_WITHOUT
             return None
         doubtful = np.flatnonzero(cells.doubts)
         if len(doubtful) > _DOUBTS_MAX * len(given):
             self._without = _BLOCKS_WITHOUT
         return Block(arrays={position: made[position] for position in positions}, doubtful=doubtful)
 
+    def try_out(self, kernel: ModuleType) -> None:
+        """Call all functions of the kernel once; raises whatever they do."""
+        text = b'{"a":"b"}'
+        buffer = text + b"\0"
+        cells = self._cells(kernel, buffer, [text], np.array([0, len(buffer)]))
+        assert self._array(kernel, buffer, cells, 0).to_pylist() == ["b"]
+
     def _cells(self, kernel: ModuleType, buffer: bytes, texts: Sequence[bytes], offsets: Numbers) -> _Cells:
         if self._rules is None:
-            self._rules = np.array(self._rules_of(kernel))
             kernel.fill_slots(self._keys, self._key_offsets, self._slots)
+            self._rules = np.array(self._rules_of(kernel))
         count = len(texts)
         shape = (len(self._columns), count)
         cells = _Cells(
@@ -252,7 +265,7 @@ class BlockReader:
         if kind == "TEXT":
             array = _texts(kernel, buffer, cells.values[position], self._ends(cells, position), states)
         else:
-            array = _numbers(column, kind, cells.values[position], states < kernel.FOUND)
+            array = _numbers(column, kind, cells.values[position], states < kernel.FOUND, cells.doubts)
         if default is not None and not states.all():
             array = pc.if_else(pa.array(states == kernel.MISSING), pa.scalar(default, array.type), array)
         for wrong in misfits(array, column) if column.checks else ():
@@ -317,14 +330,19 @@ def _texts(kernel: ModuleType, buffer: bytes, starts: Numbers, ends: Numbers, st
     return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out[: offsets[-1]]), valid)
 
 
-def _numbers(column: Column, kind: str, values: Numbers, are_null: Numbers) -> pa.Array:
-    """Return the values that the kernel has made; raises ArrowInvalid for one that the column cannot hold."""
+def _numbers(column: Column, kind: str, values: Numbers, are_null: Numbers, doubts: Numbers) -> pa.Array:
+    """Return the values that the kernel has made; marks messages whose number a FLOAT cannot hold."""
     mask = are_null if are_null.any() else None
     target = arrow_type(column.type)
     if kind == "BOOLEAN":
         return pa.array(values != 0, mask=mask)
     if kind == "DOUBLE":
-        return exact_cast(pa.array(values.copy().view(np.float64), mask=mask, from_pandas=False), target)
+        doubles = values.copy().view(np.float64)
+        if pa.types.is_float32(target):
+            with np.errstate(over="ignore"):
+                doubles = doubles.astype(np.float32)
+            doubts[np.isinf(doubles) & ~are_null] = 1
+        return pa.array(doubles, mask=mask, from_pandas=False)
     if kind == "DATE":
         return pa.array(values.astype(np.int32), mask=mask).view(target)
     if kind == "INTEGER":

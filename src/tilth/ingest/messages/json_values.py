@@ -170,7 +170,7 @@ def read_double(buffer, at):
         at, is_whole = fraction, False
         while buffer[at] >= 48 and buffer[at] <= 57:
             digits = digits * uint64(10) + uint64(buffer[at] - 48)
-            count += 1 if digits != uint64(0) else 0
+            count += 1 if count > 0 or digits != uint64(0) else 0
             at += 1
         if at == fraction:
             return np.int64(0), -1

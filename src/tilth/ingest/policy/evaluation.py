@@ -9,7 +9,10 @@ where each row of the view is made of one message, a row that cannot be computed
 other views as SEARCHED. SEARCHED: the view is computed without writing first; where it fails, the messages that it
 fails on are searched for.
 
-Covers: these states, and the size of rounds. Does not cover: finding messages (rounds/failing_view.py, views/probe.py).
+A view that has kernels is computed by them while it is trusted, until it has rows that they do not compute.
+
+Covers: these states, what computes a view, and the size of rounds. Does not cover: finding messages
+(rounds/failing_view.py, views/probe.py).
 Always holds: a round that was given up is done again in another way, until there is one message and no other way.
 
 Tests: tests/unit/ingest/rounds/test_failing_view.py.
@@ -38,7 +41,8 @@ class Evaluation(IntEnum):
 class CompiledViews:
     """The views of one consumer that have kernels, and those that have met rows which these do not compute.
 
-    Such a view is Spark's for UNFIT_ROUNDS_MIN rounds, and for twice as many each further time.
+    Such a view is Spark's for UNFIT_ROUNDS_MIN rounds, for twice as many each further time, and for half as many after
+    as many rounds by kernels.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -48,6 +52,8 @@ class CompiledViews:
         self._left: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._unfit: dict[str, str] = {}
+        #: Rounds by kernels since the last time.
+        self._fit: dict[str, int] = {}
 
     def choices(self, failing: Collection[str]) -> dict[str, str]:
         """Return what computes each view now, `KERNELS` or Spark and why."""
@@ -64,12 +70,21 @@ class CompiledViews:
 
     def record_unfit(self, view: str, why: str) -> int:
         """Record that a round was given up; return how many rounds Spark computes the view."""
-        self._unfit[view] = why
+        self._unfit[view], self._fit[view] = why, 0
         rounds = min(2 * self._last.get(view, UNFIT_ROUNDS_MIN // 2), UNFIT_ROUNDS_MAX)
         self._last[view] = self._left[view] = rounds
         return rounds
 
     def record_commit(self) -> None:
+        for view, last in list(self._last.items()):
+            if view in self._left:
+                continue
+            self._fit[view] = self._fit.get(view, 0) + 1
+            if self._fit[view] >= last:
+                self._fit[view] = 0
+                self._last[view] = last // 2
+                if last <= UNFIT_ROUNDS_MIN:
+                    del self._last[view]
         self._left = {view: rounds - 1 for view, rounds in self._left.items() if rounds > 1}
 
 

@@ -108,7 +108,7 @@ class SourceTask:
         )
 
     def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
-        """Yield each batch of messages, decoded once; views that pick columns and dead letters have it already."""
+        """Yield each batch of messages, decoded once; views of one pass and dead letters have it already."""
         # Decoding makes many small objects and no cycles: a search for cycles would be a tenth of the time.
         gc.disable()
         try:
@@ -170,7 +170,8 @@ class SourceTask:
 
     def _flush_if_full(self, size: int) -> None:
         self._held_bytes += size
-        if self._held_bytes >= HELD_BYTES_MAX or len(self._dead) >= HELD_BROKEN_MAX:
+        held = max(self._held_bytes, sum(view.computed_bytes for view in self._fused))
+        if held >= HELD_BYTES_MAX or len(self._dead) >= HELD_BROKEN_MAX:
             self._flush()
 
     def _flush(self) -> None:
@@ -240,6 +241,8 @@ class _FusedView(ABC):
         self.plan: ViewPlan = plan
         self._layout = layout
         self._held: list[pa.Table] = []
+        #: Bytes of the buffered rows that are no columns of messages.
+        self.computed_bytes = 0
 
     def add(self, decoded: Decoded) -> Refused:
         """Buffer the rows that fit the target; return the messages with rows that do not fit."""
@@ -254,6 +257,7 @@ class _FusedView(ABC):
         if self._held:
             writer.write_view(self.plan, self._layout, pa.concat_tables(self._held))
         self._held.clear()
+        self.computed_bytes = 0
 
     @abstractmethod
     def _made(self, rows: pa.RecordBatch, owners: Owners) -> tuple[pa.Table, Owners]:
@@ -295,6 +299,7 @@ class _KernelView(_FusedView):
             made, positions = self._kernel.run(rows)
         except UnfitError as error:
             raise KernelUnfitError(view=self.plan.view, why=error) from error
+        self.computed_bytes += made.nbytes
         if positions is None:
             return made, owners
         return made, positions if owners is None else owners[positions]

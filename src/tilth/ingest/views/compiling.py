@@ -11,12 +11,14 @@ Tests: tests/integration/ingest/test_view_kernels.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilth.ingest.views.kernels import Expr, Filter, Project, ViewKernel
 from tilth.ingest.views.nodes import class_of, listed, nodes_of
 from tilth.model.table import Column, TableDef
+from tilth.model.text.times import DAY_US, date_text
 from tilth.model.types import INTEGER_BITS, DataType, Kind, Simple, spark_name
 
 # Any: plans and expressions are handles of the JVM; pyspark gives them no types.
@@ -41,6 +43,10 @@ _OF_TEXT = {"Upper": "upper", "Lower": "lower", "Length": "length"}
 _COUNTS = {"SecondsToTimestamp": 1_000_000, "MillisToTimestamp": 1_000, "MicrosToTimestamp": 1}
 _UTC = frozenset({"UTC", "Etc/UTC", "Z", "GMT"})
 _DIGITS_MAX = 12
+#: Levels of an expression; more, and its program cannot be sent to a task.
+_DEPTH_MAX = 80
+#: Words by which Spark's texts of times mean the present.
+_PRESENT = re.compile(r"\b(?:now|today|yesterday|tomorrow)\b", re.IGNORECASE)
 _KINDS = {kind.value: kind for kind in Kind}
 
 
@@ -67,6 +73,7 @@ def compiled(plan: Node, names: Mapping[str, str]) -> tuple[tuple[Filter | Proje
 def kernel_or_reason(
     session: Any,
     plans: tuple[Node, Node],
+    select: str,
     needed: Sequence[str],
     matched: Mapping[str, int],
     target: TableDef,
@@ -75,15 +82,17 @@ def kernel_or_reason(
 ) -> tuple[ViewKernel | None, str]:
     """The view's plan as Arrow kernels, or the reason why Spark has to compute.
 
-    `plans`: analyzed and optimized. `needed`: the columns that the view reads. `matched`: by column of the target the
-    position of the view's column. `constant` returns the value of a column that the view does not fill.
+    `plans`: analyzed and optimized, of the text `select`. `needed`: the columns that the view reads. `matched`: the
+    position of the view's column by column of the target. `constant` returns the value of one that it does not fill.
     """
     analyzed, optimized = plans
     try:
         # The optimizer has replaced now() by the present time, and the plan is for all rounds.
-        _check_lasting(session, analyzed)
+        if _has_present(session, analyzed) or _PRESENT.search(select):
+            raise NotCompiledError("the present time, or another value of the session, has no kernel")
         steps, outputs = compiled(optimized, {name.lower(): name for name in needed})
         columns = tuple((c.name, _column(c, outputs, matched.get(c.name), constant)) for c in target.schema.columns)
+        _check_times((*steps, Project(columns)), select)
     except NotCompiledError as error:
         return None, str(error)
     return ViewKernel(steps, columns), ""
@@ -105,16 +114,34 @@ def _column(
     return Expr("cast", (made,), type=column.type)
 
 
-def _check_lasting(session: Any, analyzed: Node) -> None:
-    """Raises NotCompiledError for an analyzed plan whose optimized plan holds for the present only, as with now()."""
+def _has_present(session: Any, analyzed: Node) -> bool:
+    """Return whether an analyzed plan has an expression whose value depends on when it runs, as now()."""
     try:
         current = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-        if any(node.containsPattern(current) for node in nodes_of(analyzed)):
-            raise NotCompiledError("the present time, or another value of the session, has no kernel")
-    except NotCompiledError:
-        raise
+        return any(node.containsPattern(current) for node in nodes_of(analyzed))
     except Exception as error:  # as in `compiled`
         raise NotCompiledError(f"Spark's plan is not known: {type(error).__name__}") from error
+
+
+def _check_times(steps: Sequence[Filter | Project], select: str) -> None:
+    """Raises NotCompiledError for a time that stands in the plan and in the view's text not: Spark reads TIMESTAMP'now'
+    and its kind as the present, however they are spelled.
+    """
+    for step in steps:
+        expressions = [step.condition] if isinstance(step, Filter) else [each for _, each in step.columns]
+        for literal in _times_in(expressions):
+            assert isinstance(literal.type, Simple)
+            day = literal.value if literal.type.kind is Kind.DATE else literal.value // DAY_US
+            if date_text(day) not in select:
+                raise NotCompiledError("a time that the text does not say has no kernel")
+
+
+def _times_in(expressions: Iterable[Expr]) -> Iterator[Expr]:
+    for each in expressions:
+        yield from _times_in(each.args)
+        is_time = each.op == "literal" and isinstance(each.type, Simple) and each.type.kind in _TIMES
+        if is_time and isinstance(each.value, int):
+            yield each
 
 
 def casts(given: str, wanted: DataType) -> bool:
@@ -152,12 +179,14 @@ def _kind(node: Node) -> Kind | None:
     return _KINDS.get(_type(node))
 
 
-def _expression(node: Node) -> Expr:
+def _expression(node: Node, depth: int = 0) -> Expr:
     kind = class_of(node)
+    if depth > _DEPTH_MAX:
+        raise NotCompiledError(f"an expression of more than {_DEPTH_MAX} levels has no kernel")
     if kind == "AttributeReference":
         return Expr("column", value=_name(node))
     if kind == "Alias":
-        return _expression(node.child())
+        return _expression(node.child(), depth + 1)
     if kind == "Literal":
         return _literal(node)
     children = listed(node.children())
@@ -166,7 +195,7 @@ def _expression(node: Node) -> Expr:
         given = ", ".join(_type(each) for each in children)
         raise NotCompiledError(f"{node.prettyName()} of {given} has no kernel")
     op, value, operands, data_type = found
-    return Expr(op, tuple(map(_expression, operands)), value, data_type)
+    return Expr(op, tuple(_expression(each, depth + 1) for each in operands), value, data_type)
 
 
 #: Function, further argument, operands, and type of a cast.

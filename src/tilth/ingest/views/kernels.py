@@ -3,7 +3,8 @@
 Covers: programs as values, running them over decoded rows. Does not cover: making them of Spark's plans
 (compiling.py), when they are used (rounds/source.py).
 Always holds: the rows are those that Spark computes, or `UnfitError` is raised: for an overflow, a division by zero,
-NaN, letters beyond ASCII in `upper` and `lower`, a number too large to be rounded. Spark computes the view then.
+NaN in a comparison, letters beyond ASCII in `upper` and `lower`, a number too large to be rounded. Spark computes the
+view then.
 
 Tests: tests/integration/ingest/test_view_kernels.py.
 """
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilth.model.text.times import DAY_US
 from tilth.model.types import DataType
 from tilth.storage import arrow_type
 
@@ -88,7 +90,8 @@ class ViewKernel:
                 columns = {name: array.filter(kept) for name, array in columns.items()}
             made = {name: _evaluated(expression, columns, count) for name, expression in self.columns}
         except (pa.ArrowException, OverflowError) as error:
-            raise UnfitError(str(error)) from error
+            # Arrow's own words repeat the value.
+            raise UnfitError("an overflow") from error
         return pa.table(made), positions
 
 
@@ -121,7 +124,7 @@ def _is_any(found: Datum) -> bool:
 def _without_nan(values: Datum) -> Datum:
     """Spark takes NaN for equal to itself and greater than any number."""
     if pa.types.is_floating(values.type) and _is_any(pc.is_nan(values)):
-        raise UnfitError("a number is NaN")
+        raise UnfitError("NaN in a comparison")
     return values
 
 
@@ -138,9 +141,13 @@ def _cast(expression: Expr, values: Datum) -> Datum:
     return pc.cast(values, target, safe=not pa.types.is_floating(target))
 
 
-def _day(_: Expr, values: Datum) -> Datum:
+def _day(expression: Expr, values: Datum) -> Datum:
     """Return the days of times in UTC."""
-    return pc.cast(pc.floor_temporal(values, unit="day"), pa.date32())
+    if isinstance(values, pa.Scalar):
+        return _day(expression, pa.array([values], values.type))[0]
+    micros = pc.fill_null(values.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    days = np.floor_divide(micros, DAY_US).astype(np.int32)
+    return pa.array(days, mask=values.is_null().to_numpy(zero_copy_only=False)).view(pa.date32())
 
 
 def _times(expression: Expr, values: Datum) -> Datum:
@@ -189,7 +196,7 @@ def _rounded(expression: Expr, values: Datum) -> Datum:
     power = 10.0**digits
     scaled = np.abs(numbers) * power
     if not np.all(scaled < _ROUNDED_MAX):
-        raise UnfitError("a number is too large to be rounded")
+        raise UnfitError("a number too large to be rounded")
     whole = np.floor(scaled)
     rest = scaled - whole
     # Java's zero of a rounded negative number has no sign.

@@ -1,5 +1,5 @@
-"""Plans by which rounds run a materialized view: picking columns, or Spark SQL. Values only; they travel to Spark
-tasks.
+"""Plans by which rounds run a materialized view: picking columns, kernels, or Spark SQL. Values only; they travel to
+Spark tasks.
 
 Covers: both kinds of plans. Does not cover: choosing one (views.py), running it (rounds/source.py, rounds/spark.py).
 Always holds: a plan fills every column of the target.

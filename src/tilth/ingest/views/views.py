@@ -78,6 +78,7 @@ def check_view(
     matched = _match(outputs, target, view, target_columns, op=op)
     ids = {column.name: column.id for column in target.schema.columns}
     filled = tuple((outputs[position][0], ids[name]) for name, position in matched.items())
+    frame = _as_rows_come(session, kafka, config, columns, text, frame)
     plan = frame._jdf.queryExecution().optimizedPlan()
     _check_whole(frame._jdf.queryExecution().analyzed(), plan, view, kafka)
     sources = _sources(plan)
@@ -103,7 +104,7 @@ def check_view(
     kernel, no_kernel = None, "it computes what rows do"
     if op is None:
         plans, constant = (frame._jdf.queryExecution().analyzed(), plan), partial(_constant, session, target)
-        kernel, no_kernel = kernel_or_reason(session, plans, needed, matched, target, constant=constant)
+        kernel, no_kernel = kernel_or_reason(session, plans, text, needed, matched, target, constant=constant)
     return SqlPlan(
         view=view,
         target=target.uuid,
@@ -279,12 +280,13 @@ def spark_ddl(schema: Schema, columns: Sequence[str]) -> str:
     return ", ".join(f"{quoted(name)} {spark_name(column_type(schema, name))}" for name in columns)
 
 
-def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> None:
+def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str], *, may_lack: bool = False) -> None:
+    """Register the temporary view. `may_lack`: rows may lack any column of the messages."""
     # Over an RDD: a relation that the optimizer knows to be empty would be folded away, and the plan with it.
     # What is never null says so: a message without it is a dead letter, so a NOT NULL column may be filled from it.
     is_streaming = read_config(kafka).error_mode is ErrorMode.STREAM
     required = {name for name in columns if _is_never_null(kafka, name)}
-    if not is_streaming:
+    if not is_streaming and not may_lack:
         required |= {c.name for c in kafka.schema.columns if not c.nullable}
     ddl = ", ".join(
         f"{quoted(name)} {spark_name(column_type(kafka.schema, name))}{' NOT NULL' if name in required else ''}"
@@ -292,6 +294,16 @@ def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> No
     )
     frame = session.createDataFrame(session.sparkContext.emptyRDD(), ddl)
     frame.createOrReplaceTempView(quoted(kafka.name))
+
+
+def _as_rows_come(
+    session: Any, kafka: KafkaDef, config: KafkaConfig, columns: Sequence[str], text: str, frame: Any
+) -> Any:
+    """The frame of the text over all rows that come: of Debezium, a delete may lack columns that are NOT NULL."""
+    if config.envelope is not Envelope.DEBEZIUM:
+        return frame
+    _register_empty(session, kafka, columns, may_lack=True)
+    return session.sql(text)
 
 
 def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) -> str:

@@ -252,3 +252,6 @@ def test_a_view_with_unfit_rows_is_left_to_spark_for_longer_each_time() -> None:
             rounds[-1] += 1
     assert rounds[:3] == [UNFIT_ROUNDS_MIN, 2 * UNFIT_ROUNDS_MIN, 4 * UNFIT_ROUNDS_MIN]
     assert rounds[-1] == UNFIT_ROUNDS_MAX
+    for _ in range(2 * UNFIT_ROUNDS_MAX):
+        views.record_commit()
+    assert views.record_unfit(VIEW, "NaN") == UNFIT_ROUNDS_MIN
