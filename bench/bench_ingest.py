@@ -9,10 +9,10 @@ Parquet with fsync, and a durable RocksDB commit of rows, offsets and ledger for
 consumer and default settings, whose rounds share Spark's two cores. The time runs until the last row is visible. Each
 result is read back and checked.
 
-- `fused`: the view picks columns. `sql`: the view computes, so the rows go through Spark SQL.
+- `fused`: the view picks columns. `sql`: the view computes and filters, by kernels (`view_choices`).
 - Iceberg and Delta: `readStream` + `from_json`, trigger availableNow, 4 micro-batches, both cores; they do not sort.
 
-The ratios are `fused` over the rival.
+The ratios are `fused` over the rival; `ratio_sql_iceberg` is `sql` over it. `decode_mib_cpu_s` is bench-limit's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any
 import pyarrow.compute as pc
 from rich.table import Table
 
-from bench.report import Figure, print_report
+from bench.report import Figure, more, print_report
 from bench.rivals import PROJECT, Kit, Rival, add_kit_arguments, kit_of
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
@@ -74,7 +74,7 @@ VIEWS = {
     "concat(session, '-', region) AS session, ua FROM default.k WHERE event_id >= 0",
 }
 RIVALS = ("iceberg", "delta")
-TARGETS = {"fused": 50.0, "sql": 35.0, "iceberg": 2.0, "delta": 3.0}
+TARGETS = {"fused": 50.0, "sql": 35.0, "iceberg": 3.0, "delta": 4.0, "sql_iceberg": 2.0}
 PASS_SECONDS_MAX = 300.0
 #: Pause between two polls: long enough not to slow down the pass.
 POLL_SECONDS = 0.02
@@ -247,6 +247,8 @@ def report(results: dict[str, list[Pass]]) -> list[Figure]:
         for name in RIVALS
         if name in best
     ]
+    if "iceberg" in best:
+        figures.append(more("ratio_sql_iceberg", best["sql"] / best["iceberg"], "x", TARGETS["sql_iceberg"]))
     print_report("ingest", figures, [table])
     return figures
 
