@@ -42,7 +42,7 @@ def run(node: HotNode, kit: Kit, has_rivals: bool) -> tuple[dict[str, float], li
                 if number:
                     best[is_buffered] = max(best.get(is_buffered, 0.0), speed)
         figures[name] = best[1] / best[0]
-    # The last rounds are as large as the micro-batches of the others.
+    # The large rounds: one of all messages, while a sink has four micro-batches.
     speed = max(best.values())
     for kind in RIVALS if has_rivals else ():
         passes = _rival_passes(kit, node.broker.bootstrap, topic, kind)

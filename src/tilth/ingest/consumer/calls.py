@@ -115,7 +115,7 @@ class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[TableChanges, ...] = ()
     #: `True` if failed attempts of the round's tasks may have left files.
     may_have_retried: bool = False
-    #: Choice of what computes each view that computes, with the reason, by its name.
+    #: Kernels, or Spark and the reason, by the name of each view that computes.
     view_choices: dict[str, str] = {}
 
 

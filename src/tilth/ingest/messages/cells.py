@@ -30,7 +30,7 @@ from tilth.formats import (
 )
 from tilth.ingest.messages.arrays import MISFITS, checked_array, is_nested
 from tilth.ingest.messages.columns import MessageColumns, format_of, missing_value
-from tilth.ingest.messages.in_c import Doubts, can_decode, decoder_of, python_type
+from tilth.ingest.messages.in_c import Doubts, value_decoder
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.table import Column, Schema
 
@@ -137,9 +137,7 @@ class _NestedCells:
     def __init__(self, column: Column) -> None:
         self._column = column
         self._doubts = Doubts([column.type])
-        own = python_type(column.type)
-        is_read = can_decode(column.type)
-        self._decoder = decoder_of(own | None if column.nullable else own) if is_read else None
+        self._decoder = value_decoder(column.type, is_nullable=column.nullable)
 
     def array(self, cells: Values | pa.Array) -> pa.Array | None:
         """Return the cells as the column; None: one of them must be read by `to_stored`, or is a value already."""

@@ -297,17 +297,16 @@ def column_type(schema: Schema, name: str) -> DataType:
 def _block_reader(
     schema: Schema, config: KafkaConfig, defaults: Mapping[str, object], loader: KernelLoader
 ) -> BlockReader | None:
-    """Return what reads blocks of such messages; None: each of them is for its reader."""
-    is_plain = format_of(config).is_objects and config.envelope is Envelope.NONE
-    if not is_plain or not BlockReader.can_read(schema):
+    """Return the reader of blocks of such messages; None: they are read one by one."""
+    if not format_of(config).is_objects or config.envelope is not Envelope.NONE:
         return None
-    return BlockReader(schema, skip_unknown=config.skip_unknown, defaults=defaults, loader=loader)
+    reader = BlockReader(schema, skip_unknown=config.skip_unknown, defaults=defaults, loader=loader)
+    return reader if reader.can_read else None
 
 
 def _pieces(doubtful: Sequence[int], counts: Sequence[int], messages: int) -> list[tuple[bool, slice]]:
-    """Return the slices of a block's rows, in order: whether they are of the doubtful messages, and where there.
-
-    `counts`: rows of each doubtful message.
+    """Return the slices of a block's rows, in their order: `True` for those of doubtful messages, which have `counts`
+    rows each, and the slice of all rows of doubtful messages, or of the block.
     """
     pieces: list[tuple[bool, slice]] = []
     ends = np.cumsum(counts).tolist()

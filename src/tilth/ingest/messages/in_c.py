@@ -130,6 +130,14 @@ def can_decode(data_type: DataType) -> bool:
     return True
 
 
+def value_decoder(data_type: DataType, *, is_nullable: bool = False) -> Decoder | None:
+    """Return a decoder of JSON values of a type; None: they must be read by `to_stored`."""
+    if not can_decode(data_type):
+        return None
+    own = python_type(data_type)
+    return decoder_of(own | None if is_nullable else own)
+
+
 def decoder_of(python_type: Any, *, is_lax: bool = False) -> Decoder | None:
     """Return a decoder of one type; None: msgspec does not know it, as a map whose keys are structs."""
     try:

@@ -1,10 +1,10 @@
 """Blocks of messages to columns by the compiled kernel: one pass over each byte, without an object for each value.
 
-Covers: the tables that it reads, columns of what it found, values for msgspec to read, loading it. Does not
-cover: reading bytes (json_kernel.py), messages that are doubtful (objects.py).
+Covers: loading the kernel, Arrow columns of its output, values that msgspec reads. Does not cover: reading bytes
+(json_kernel.py), the layout of its arrays (json_cells.py), messages that are doubtful (objects.py).
 Always holds: a row is what objects.py makes of the same message; where that is not certain, the message is doubtful. A
 process that decodes little never loads the kernel, which costs a third of a second and 40 MiB, and four seconds where
-nobody has compiled it before.
+it was never compiled before.
 
 Tests: tests/property/test_json_kernel.py, tests/unit/ingest/messages/test_decode.py.
 """
@@ -27,8 +27,9 @@ import pyarrow.compute as pc
 
 from tilth.base.logs import Log
 from tilth.base.units import GIB, MIB
+from tilth.ingest.messages import json_cells as cells
 from tilth.ingest.messages.arrays import MISFITS, checked_array
-from tilth.ingest.messages.in_c import Decoder, Doubts, can_decode, decoder_of, python_type
+from tilth.ingest.messages.in_c import Doubts, value_decoder
 from tilth.model.table import Column, Schema
 from tilth.model.types import INTEGER_BITS, Kind, Simple
 from tilth.storage import arrow_type, misfits
@@ -37,19 +38,19 @@ from tilth.storage import arrow_type, misfits
 LOAD_AFTER_BYTES = 8 * MIB
 #: Offsets of texts have 32 bits.
 _BLOCK_BYTES_MAX = GIB
-#: Share of doubtful messages from which on the kernel is no gain, and the blocks that are read without it then.
+#: Share of doubtful messages beyond which the kernel is no gain, and the number of blocks then read without it.
 _DOUBTS_MAX = 0.25
 _BLOCKS_WITHOUT = 15
-
-_KINDS: Mapping[Kind, str] = {
-    Kind.FLOAT32: "DOUBLE",
-    Kind.FLOAT64: "DOUBLE",
-    Kind.STRING: "TEXT",
-    Kind.TIMESTAMP: "INSTANT",
-    Kind.TIMESTAMP_NTZ: "WALL",
-    Kind.DATE: "DATE",
-    Kind.BOOLEAN: "BOOLEAN",
-} | dict.fromkeys(INTEGER_BITS, "INTEGER")
+#: Kinds of columns for the kernel by the kind of their type; all others are spans.
+_KINDS: Mapping[Kind, int] = {
+    Kind.FLOAT32: cells.DOUBLE,
+    Kind.FLOAT64: cells.DOUBLE,
+    Kind.STRING: cells.TEXT,
+    Kind.TIMESTAMP: cells.INSTANT,
+    Kind.TIMESTAMP_NTZ: cells.WALL,
+    Kind.DATE: cells.DATE,
+    Kind.BOOLEAN: cells.BOOLEAN,
+} | dict.fromkeys(INTEGER_BITS, cells.INTEGER)
 
 _log = Log("ingest")
 
@@ -57,7 +58,7 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 class KernelLoader:
-    """Loads the kernel once in a process, when that is worth it, or finds that it cannot."""
+    """Loads the kernel once in a process, if it can, after enough bytes were decoded."""
 
     def __init__(self, after_bytes: int = LOAD_AFTER_BYTES) -> None:
         self._lock = threading.Lock()
@@ -66,7 +67,7 @@ class KernelLoader:
         self._is_tried = False
 
     def count(self, size: int) -> ModuleType | None:
-        """Count bytes to decode; return the kernel once they are enough, None before and where it cannot be loaded."""
+        """Count bytes to decode; return the kernel, None as long as they are too few or where it cannot be loaded."""
         if not self._is_tried:
             self._left -= size
             if self._left <= 0:
@@ -78,43 +79,44 @@ class KernelLoader:
             if self._is_tried:
                 return
             try:
-                # Its functions are compiled, and their code is stored, when they are called first.
-                self._kernel = _loaded()
+                kernel = _import_kernel()
+                # numba compiles a function, and stores its code, at the first call.
                 probe = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.STRING)),))
-                BlockReader(probe, skip_unknown=True, defaults={}, loader=self).try_out(self._kernel)
+                BlockReader(probe, skip_unknown=True, defaults={}, loader=self).try_out(kernel)
+                self._kernel = kernel
             except Exception as error:  # whatever a compiler raises on a machine that it does not know
-                why = f"{type(error).__name__}: {error}"
-                _log.warning("messages are decoded without the compiled kernel", because=why)
-                self._kernel = None
+                _log.warning("kernel_not_loaded", reason=f"{type(error).__name__}: {error}")
             self._is_tried = True
 
 
+#: Modules that numba compiles, and what they import.
+_SOURCES = ("json_kernel", "json_values", "json_cells")
 #: The loader of this process.
 LOADER = KernelLoader()
 
 
-def _loaded() -> ModuleType:
-    """Import the kernel; raises OSError where its machine code cannot be stored, and what numba raises.
+def _import_kernel() -> ModuleType:
+    """Import the kernel; raises OSError where there is no folder for machine code, and what numba raises.
 
-    The code of another version of the source lies in another folder: numba compares the time and size of one file only.
+    Each version of the sources has a folder of its own, because numba compares the time and size of one file only.
     """
     from numba.core import config
 
     here = Path(__file__).parent
-    sources = b"".join((here / f"{module}.py").read_bytes() for module in ("json_kernel", "json_values"))
+    sources = b"".join((here / f"{module}.py").read_bytes() for module in _SOURCES)
     name = f"kernel-{hashlib.sha256(sources).hexdigest()[:16]}"
     # Its settings are made at run time.
     settings: Any = config
     before = settings.CACHE_DIR
-    settings.CACHE_DIR = str(_writable(here / "__pycache__" / name, name))
+    settings.CACHE_DIR = str(_code_folder(here / "__pycache__" / name, name))
     try:
         return importlib.import_module("tilth.ingest.messages.json_kernel")
     finally:
         settings.CACHE_DIR = before
 
 
-def _writable(beside: Path, name: str) -> Path:
-    """Return a folder for machine code, where only those who may change this program may write; raises OSError."""
+def _code_folder(beside: Path, name: str) -> Path:
+    """Return the folder for machine code: beside the sources, else among the caches of the user. Raises OSError."""
     try:
         beside.mkdir(parents=True, exist_ok=True)
         if os.access(beside, os.W_OK):
@@ -128,7 +130,7 @@ def _writable(beside: Path, name: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Rows of messages: one each, of which those of doubtful messages mean nothing."""
+    """A row for each message; those of doubtful messages mean nothing."""
 
     #: Requested columns by their positions.
     arrays: Mapping[int, pa.Array]
@@ -136,9 +138,9 @@ class Block:
     doubtful: Numbers
 
 
-@dataclass(slots=True)
-class _Cells:
-    """Output of the kernel; positions are of bytes in the buffer."""
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Arrays that the kernel fills; see `read_objects`."""
 
     values: Numbers
     ends: Numbers
@@ -159,27 +161,28 @@ class BlockReader:
         self._kinds = [_kind_of(column) for column in schema.columns]
         self._spans = {
             position: _SpanReader(column)
-            for position, (column, kind) in enumerate(zip(schema.columns, self._kinds, strict=True))
-            if kind == "SPAN"
+            for position, column in enumerate(schema.columns)
+            if self._kinds[position] == cells.SPAN
         }
         names = [column.name.encode() for column in schema.columns]
         self._keys = np.frombuffer(b"".join(names), np.uint8)
         self._key_offsets = np.cumsum([0, *map(len, names)])
         self._order = np.full(2 * len(names), -1)
-        #: Facts of the columns for the kernel; made when it is loaded.
-        self._rules: Numbers | None = None
+        self._rules = np.array(self._rules_of())
         self._slots = np.full(1 << (4 * len(names)).bit_length(), -1)
+        self._has_slots = False
+        #: Number of blocks that are read without the kernel next.
         self._without = 0
 
-    @staticmethod
-    def can_read(schema: Schema) -> bool:
-        """Return whether the names of the columns are written in JSON as they are."""
-        names = [column.name for column in schema.columns]
+    @property
+    def can_read(self) -> bool:
+        """`True` if JSON has the names of the columns as they are, and msgspec reads the values of all spans."""
+        names = [column.name for column in self._columns]
         is_plain = all(min(name, default="\0") >= " " and '"' not in name and "\\" not in name for name in names)
-        return is_plain and all(each.is_readable for each in map(_SpanReader, schema.columns) if each.is_needed)
+        return is_plain and all(each.can_read for each in self._spans.values())
 
     def read(self, texts: Sequence[bytes | None], positions: Sequence[int]) -> Block | None:
-        """Return the columns at these positions; None: the block is for objects.py."""
+        """Return the columns at these positions; None: objects.py must read the block."""
         if self._without:
             self._without -= 1
             return None
@@ -191,40 +194,41 @@ class BlockReader:
         if kernel is None or not given or size > _BLOCK_BYTES_MAX:
             return None
         buffer = b"\0".join([*given, b""])
-        cells = self._cells(kernel, buffer, given, offsets)
+        output = self._output(kernel, buffer, given, offsets)
         try:
-            # Spans that nobody wants are read, too: a message may be broken by them.
-            made = {each: self._array(kernel, buffer, cells, each) for each in {*positions, *self._spans}}
+            # Spans that are not requested are read, too: a message may be broken by them.
+            arrays = {each: self._array(kernel, buffer, output, each) for each in {*positions, *self._spans}}
         except MISFITS:
-            # It is for objects.py to find the message.
+            # objects.py finds the message.
             self._without = _BLOCKS_WITHOUT
             return None
-        doubtful = np.flatnonzero(cells.doubts)
+        doubtful = np.flatnonzero(output.doubts)
         if len(doubtful) > _DOUBTS_MAX * len(given):
             self._without = _BLOCKS_WITHOUT
-        return Block(arrays={position: made[position] for position in positions}, doubtful=doubtful)
+        return Block(arrays={position: arrays[position] for position in positions}, doubtful=doubtful)
 
     def try_out(self, kernel: ModuleType) -> None:
         """Call all functions of the kernel once; raises whatever they do."""
         text = b'{"a":"b"}'
         buffer = text + b"\0"
-        cells = self._cells(kernel, buffer, [text], np.array([0, len(buffer)]))
-        assert self._array(kernel, buffer, cells, 0).to_pylist() == ["b"]
+        output = self._output(kernel, buffer, [text], np.array([0, len(buffer)]))
+        assert self._array(kernel, buffer, output, 0).to_pylist() == ["b"]
 
-    def _cells(self, kernel: ModuleType, buffer: bytes, texts: Sequence[bytes], offsets: Numbers) -> _Cells:
-        if self._rules is None:
+    def _output(self, kernel: ModuleType, buffer: bytes, texts: Sequence[bytes], offsets: Numbers) -> _Output:
+        if not self._has_slots:
             kernel.fill_slots(self._keys, self._key_offsets, self._slots)
-            self._rules = np.array(self._rules_of(kernel))
+            self._has_slots = True
         count = len(texts)
         shape = (len(self._columns), count)
-        cells = _Cells(
+        output = _Output(
             values=np.empty(shape, np.int64),
-            ends=np.empty((max(1, int(self._rules[:, 5].max()) + 1), count), np.int64),
+            # At least one, which no column uses.
+            ends=np.empty((int(self._rules[:, cells.ENDS_ROW].max(initial=0)) + 1, count), np.int64),
             states=np.zeros(shape, np.uint8),
             doubts=np.zeros(count, np.uint8),
         )
         if not buffer.isascii():
-            cells.doubts[[row for row, text in enumerate(texts) if not _is_utf8(text)]] = 1
+            output.doubts[[row for row, text in enumerate(texts) if not _is_utf8(text)]] = 1
         kernel.read_objects(
             np.frombuffer(buffer, np.uint8),
             offsets,
@@ -234,62 +238,58 @@ class BlockReader:
             self._rules,
             self._order,
             self._skips_unknown,
-            cells.values,
-            cells.ends,
-            cells.states,
-            cells.doubts,
+            output.values,
+            output.ends,
+            output.states,
+            output.doubts,
         )
-        return cells
+        return output
 
-    def _rules_of(self, kernel: ModuleType) -> list[list[int]]:
-        """Return the `rules` of `read_objects`."""
-        rules, texts = [], 0
+    def _rules_of(self) -> list[list[int]]:
+        """Return the rules of the columns; see json_cells.py."""
+        rules, ends_rows = [], 0
         for column, kind, default in zip(self._columns, self._kinds, self._defaults, strict=True):
             can_lack = column.nullable or default is not None
             bits = INTEGER_BITS.get(column.type.kind, 64) if isinstance(column.type, Simple) else 64
             bound = 1 << (bits - 1)
-            has_text = kind in ("TEXT", "SPAN")
-            zone = int(bool(column.zones))
-            number = getattr(kernel, kind)
-            rules.append([number, can_lack, not can_lack, -bound, bound - 1, texts if has_text else -1, zone])
-            texts += has_text
+            has_end = kind in (cells.TEXT, cells.SPAN)
+            ends_row = ends_rows if has_end else -1
+            rules.append([kind, can_lack, not can_lack, -bound, bound - 1, ends_row, bool(column.zones)])
+            ends_rows += has_end
         return rules
 
-    def _array(self, kernel: ModuleType, buffer: bytes, cells: _Cells, position: int) -> pa.Array:
+    def _array(self, kernel: ModuleType, buffer: bytes, output: _Output, position: int) -> pa.Array:
         """Return the column; marks messages whose value breaks a check as doubtful. Raises MISFITS."""
         column, kind, default = self._columns[position], self._kinds[position], self._defaults[position]
-        states = cells.states[position]
-        if kind == "SPAN":
-            ends = self._ends(cells, position)
-            return self._spans[position].array(buffer, cells.values[position], ends, states, cells.doubts, default)
-        if kind == "TEXT":
-            array = _texts(kernel, buffer, cells.values[position], self._ends(cells, position), states)
+        values, states = output.values[position], output.states[position]
+        if kind == cells.SPAN:
+            ends = self._ends(output, position)
+            return self._spans[position].array(buffer, values, ends, states, output.doubts, default)
+        if kind == cells.TEXT:
+            array = _texts(kernel, buffer, values, self._ends(output, position), states)
         else:
-            array = _numbers(column, kind, cells.values[position], states < kernel.FOUND, cells.doubts)
+            array = _numbers(column, kind, values, states < cells.FOUND, output.doubts)
         if default is not None and not states.all():
-            array = pc.if_else(pa.array(states == kernel.MISSING), pa.scalar(default, array.type), array)
+            array = pc.if_else(pa.array(states == cells.MISSING), pa.scalar(default, array.type), array)
         for wrong in misfits(array, column) if column.checks else ():
-            cells.doubts[wrong.row] = 1
+            output.doubts[wrong.row] = 1
         return array
 
-    def _ends(self, cells: _Cells, position: int) -> Numbers:
-        assert self._rules is not None
-        found: Numbers = cells.ends[self._rules[position, 5]]
+    def _ends(self, output: _Output, position: int) -> Numbers:
+        found: Numbers = output.ends[self._rules[position, cells.ENDS_ROW]]
         return found
 
 
 class _SpanReader:
-    """Reads the values of one column whose bytes the kernel only finds, by msgspec."""
+    """Reads the spans of one column by msgspec."""
 
     def __init__(self, column: Column) -> None:
         self._column = column
-        self.is_needed = _kind_of(column) == "SPAN"
         self._doubts = Doubts([column.type])
-        is_read = self.is_needed and can_decode(column.type)
-        self._decoder: Decoder | None = decoder_of(python_type(column.type)) if is_read else None
+        self._decoder = value_decoder(column.type)
 
     @property
-    def is_readable(self) -> bool:
+    def can_read(self) -> bool:
         return self._decoder is not None
 
     def array(
@@ -298,31 +298,27 @@ class _SpanReader:
         """Return the column; marks messages whose value msgspec refuses, or may read otherwise. Raises MISFITS."""
         assert self._decoder is not None
         decode = self._decoder.decode
-        values: list[Any] = []
-        for row, (state, start, end) in enumerate(zip(states.tolist(), starts.tolist(), ends.tolist(), strict=True)):
-            if state < 2:
-                values.append(None if state else default)
-                continue
-            text = buffer[start:end]
+        values: list[Any] = [default if state == cells.MISSING else None for state in states.tolist()]
+        found = np.flatnonzero(states >= cells.FOUND)
+        rows = found.tolist()
+        spans = [buffer[start:end] for start, end in zip(starts[found].tolist(), ends[found].tolist(), strict=True)]
+        for row, span in zip(rows, spans, strict=True):
             try:
-                values.append(decode(text))
+                values[row] = decode(span)
             except (ValueError, RecursionError):
                 doubts[row] = 1
-                values.append(None)
-        found = np.flatnonzero(states >= 2).tolist()
-        if self._doubts.exist_in(buffer[starts[row] : ends[row]] for row in found):
-            doubts[[row for row in found if self._doubts.exist_in([buffer[starts[row] : ends[row]]])]] = 1
+        if self._doubts.exist_in(spans):
+            doubts[[row for row, span in zip(rows, spans, strict=True) if self._doubts.exist_in([span])]] = 1
         return checked_array(values, self._column)
 
 
-def _kind_of(column: Column) -> str:
-    """Return the kernel's name of the kind of the column's values."""
-    return _KINDS.get(column.type.kind, "SPAN") if isinstance(column.type, Simple) else "SPAN"
+def _kind_of(column: Column) -> int:
+    return _KINDS.get(column.type.kind, cells.SPAN) if isinstance(column.type, Simple) else cells.SPAN
 
 
 def _texts(kernel: ModuleType, buffer: bytes, starts: Numbers, ends: Numbers, states: Numbers) -> pa.Array:
-    are_found = states >= kernel.FOUND
-    # Escapes are longer than what they stand for.
+    are_found = states >= cells.FOUND
+    # An escape is longer than its character.
     out = np.empty(int(np.sum(ends - starts, where=are_found)), np.uint8)
     offsets = np.empty(len(starts) + 1, np.int32)
     kernel.copy_texts(np.frombuffer(buffer, np.uint8), starts, ends, states, out, offsets)
@@ -330,22 +326,22 @@ def _texts(kernel: ModuleType, buffer: bytes, starts: Numbers, ends: Numbers, st
     return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out[: offsets[-1]]), valid)
 
 
-def _numbers(column: Column, kind: str, values: Numbers, are_null: Numbers, doubts: Numbers) -> pa.Array:
-    """Return the values that the kernel has made; marks messages whose number a FLOAT cannot hold."""
+def _numbers(column: Column, kind: int, values: Numbers, are_null: Numbers, doubts: Numbers) -> pa.Array:
+    """Return the column of any kind but texts and spans; marks messages whose number a FLOAT cannot hold."""
     mask = are_null if are_null.any() else None
     target = arrow_type(column.type)
-    if kind == "BOOLEAN":
+    if kind == cells.BOOLEAN:
         return pa.array(values != 0, mask=mask)
-    if kind == "DOUBLE":
+    if kind == cells.DOUBLE:
         doubles = values.copy().view(np.float64)
         if pa.types.is_float32(target):
             with np.errstate(over="ignore"):
                 doubles = doubles.astype(np.float32)
             doubts[np.isinf(doubles) & ~are_null] = 1
         return pa.array(doubles, mask=mask, from_pandas=False)
-    if kind == "DATE":
+    if kind == cells.DATE:
         return pa.array(values.astype(np.int32), mask=mask).view(target)
-    if kind == "INTEGER":
+    if kind == cells.INTEGER:
         return pa.array(values.astype(target.to_pandas_dtype()), mask=mask)
     return pa.array(values.copy(), mask=mask).view(target)
 

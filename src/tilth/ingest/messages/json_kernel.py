@@ -1,11 +1,11 @@
 """Compiled kernel: JSON objects of a block of messages to values of columns, each byte read once.
 
-Covers: objects, keys in any order, the kinds of columns, copying of texts. Does not cover: reading one value
-(json_values.py), when the kernel is used and what becomes of its values (json_blocks.py).
-Always holds: a message with anything that is not surely read as msgspec and `to_stored` read it is doubtful, and theirs
-to judge. The buffer has a zero byte behind each message, on which every loop ends: no message is read beyond its own.
+Covers: objects, keys in any order, columns of each kind, copying of texts. Does not cover: reading one value
+(json_values.py), the layout of the arrays (json_cells.py), using the kernel (json_blocks.py).
+Always holds: a message is read only where msgspec and `to_stored` read the same values; every other message is
+doubtful. Each message in the buffer ends with a zero byte, on which every loop ends, so no loop reads beyond it.
 
-Functions here are compiled by numba: plain loops over arrays, without objects of Python.
+numba compiles the functions here: plain loops over arrays, without objects of Python.
 
 Tests: tests/property/test_json_kernel.py.
 """
@@ -15,6 +15,26 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
+from tilth.ingest.messages.json_cells import (
+    ALLOWS_NULL,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    ENDS_ROW,
+    ESCAPED,
+    FOUND,
+    GREATEST,
+    INSTANT,
+    INTEGER,
+    IS_REQUIRED,
+    KIND,
+    LEAST,
+    MISSING,
+    NEEDS_ZONE,
+    NULL,
+    SPAN,
+    TEXT,
+)
 from tilth.ingest.messages.json_values import (
     NO_TIME,
     NO_ZONE,
@@ -30,11 +50,6 @@ from tilth.ingest.messages.json_values import (
     read_integer,
     read_time,
 )
-
-# Kinds of columns.
-INTEGER, DOUBLE, TEXT, INSTANT, WALL, DATE, BOOLEAN, SPAN = range(8)
-# States of a cell.
-MISSING, NULL, FOUND, ESCAPED = range(4)
 
 
 @njit
@@ -145,20 +160,19 @@ def _first_key(buffer, at):
 def read_objects(  # noqa: PLR0913  # numba has no structures of arrays
     buffer, offsets, keys, key_offsets, slots, rules, order, skips_unknown, values, ends, states, doubts
 ):
-    """Read the messages between the offsets, each with a zero byte behind it; marked doubts are passed over.
+    """Read the messages between the offsets, each with a zero byte behind it, but those that are marked as doubtful.
 
-    `rules`, by column: kind, whether NULL is taken, whether it must be there, least and greatest whole number, its row
-    in `ends` (-1: it has none), whether a time needs a zone. `order`: columns by position in the message before. The
-    cells go to `values` and `states`, by column and row; those of texts and spans are positions, up to those in `ends`.
+    `rules`, `states`: see json_cells.py. `order`: columns by position in the message before. `values` and `states` get
+    the cells, by column and row: of a text or span the position of its first byte, and `ends` the one behind its last.
     """
-    # One function with all arrays: numba counts references of each one at a call.
+    # All arrays are in one function, because numba counts the references of each array at a call.
     text, names = bytes_at(buffer.ctypes.data), bytes_at(keys.ctypes.data)
     for row in range(len(doubts)):
         at = -1 if doubts[row] else _first_key(text, offsets[row])
         count, found = 0, 0
         while at >= 0 and text[at] == 34:
             start = at + 1
-            # The keys of most messages come in the order of the message before.
+            # Most messages have their keys in the order of the message before.
             column = order[count] if count < len(order) else -1
             if column >= 0 and _is_key(text, start, names, key_offsets[column], key_offsets[column + 1]):
                 at = after_colon(text, start + key_offsets[column + 1] - key_offsets[column] + 1)
@@ -176,24 +190,23 @@ def read_objects(  # noqa: PLR0913  # numba has no structures of arrays
             elif states[column, row] != MISSING:
                 at = -1
             elif text[at] == 110:
-                at = after_word(text, at) if rules[column, 1] else -1
+                at = after_word(text, at) if rules[column, ALLOWS_NULL] else -1
                 states[column, row] = NULL
                 found += 1
             else:
-                value, last, state, at = _read_cell(
-                    text, at, rules[column, 0], rules[column, 3], rules[column, 4], rules[column, 6]
-                )
+                kind, least, greatest = rules[column, KIND], rules[column, LEAST], rules[column, GREATEST]
+                value, last, state, at = _read_cell(text, at, kind, least, greatest, rules[column, NEEDS_ZONE])
                 values[column, row] = value
                 states[column, row] = state
-                if rules[column, 5] >= 0:
-                    ends[rules[column, 5], row] = last
+                if rules[column, ENDS_ROW] >= 0:
+                    ends[rules[column, ENDS_ROW], row] = last
                 found += 1
             if at >= 0:
                 at = _after_cell(text, at)
         is_read = at >= 0 and after_space(text, at + 1) == offsets[row + 1] - 1
         if is_read and found < len(rules):
             for column in range(len(rules)):
-                if rules[column, 2] and states[column, row] == MISSING:
+                if rules[column, IS_REQUIRED] and states[column, row] == MISSING:
                     is_read = False
         if not is_read:
             doubts[row] = 1

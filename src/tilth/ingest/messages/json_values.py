@@ -2,12 +2,11 @@
 
 Covers: whole numbers, doubles, texts with their escapes, times and dates in their usual forms, the end of any value.
 Does not cover: objects, keys, columns (json_kernel.py).
-Always holds: what is accepted, msgspec and `to_stored` read as the same value; a position of -1 is a doubt, and theirs
-to judge. Bytes end with a zero byte, on which every loop ends. Doubles are the nearest ones: by Clinger's exact
-products, else by the method of Lemire, "Number parsing at a gigabyte per second" (2021), whose undecided cases are
-doubtful.
+Always holds: msgspec and `to_stored` read the same value wherever one is returned; a position of -1 stands for a
+doubtful value. A zero byte ends the bytes, and every loop. Doubles are the nearest ones: by Clinger's exact products,
+else by the method of Lemire, "Number parsing at a gigabyte per second" (2021), whose undecided cases are doubtful.
 
-Functions here are compiled by numba: plain loops over arrays, without objects of Python.
+numba compiles the functions here: plain loops over arrays, without objects of Python.
 
 Tests: tests/property/test_json_kernel.py.
 """
@@ -56,7 +55,7 @@ _HIGH, _LOW = (np.array(each, np.uint64) for each in _powers_of_five())
 # Any: types and builders of numba.
 @intrinsic
 def bytes_at(typing_context: Any, address: Any) -> Any:
-    """Return a pointer to bytes: numba counts no references of it, and takes no index from the end."""
+    """Return a pointer to bytes, of which numba counts no references and which has no indices from its end."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -86,7 +85,7 @@ def _leading_zeros(number):
 
 @njit
 def _nearest_double(digits, exponent):
-    """Return the bits of digits * 10^exponent; _NO_DOUBLE: it is not decided, or no normal number."""
+    """Return the bits of digits * 10^exponent; _NO_DOUBLE: undecided, or no normal number."""
     if digits == uint64(0):
         return uint64(0)
     if exponent < -_EXPONENT_MAX or exponent > _EXPONENT_MAX:
@@ -142,7 +141,7 @@ def read_integer(buffer, at):
         value = value * 10 + (np.int64(buffer[at]) - 48)
         at += 1
     length = at - start
-    # 19 digits that 64 bits do not hold make a negative number; the least number of all is doubtful, too.
+    # 19 digits beyond 64 bits make a negative number; the least number of 64 bits is doubtful, too.
     if length == 0 or length > 19 or value < 0:
         return value, -1
     if buffer[start] == 48 and length > 1:
@@ -209,7 +208,7 @@ def _bits_of(digits, exponent):
 
 @njit
 def read_hex(buffer, at):
-    """Return the number of four hexadecimal digits; -1: they are none."""
+    """Return the number of four hexadecimal digits; -1: there are none."""
     value = 0
     for index in range(4):
         byte = np.int64(buffer[at + index])
@@ -263,14 +262,14 @@ def end_of_text(buffer, at):
 
 @njit
 def _two_digits(buffer, at):
-    """Return the number of two digits; some negative number: they are none."""
+    """Return the number of two digits; negative: there are none."""
     one, other = np.int64(buffer[at]) - 48, np.int64(buffer[at + 1]) - 48
     return one * 10 + other if one >= 0 and one <= 9 and other >= 0 and other <= 9 else -100_000
 
 
 @njit
 def read_days(buffer, at):
-    """Return the days since 1970 of a date as in 2026-01-31; NO_TIME: it is none from the years 2 to 9998."""
+    """Return the days since 1970 of a date as in 2026-01-31; NO_TIME: there is none, or not in the years 2 to 9998."""
     year = _two_digits(buffer, at) * 100 + _two_digits(buffer, at + 2)
     month, day = _two_digits(buffer, at + 5), _two_digits(buffer, at + 8)
     if buffer[at + 4] != 45 or buffer[at + 7] != 45 or year < 2 or year > 9998 or month < 1 or month > 12 or day < 1:
@@ -328,7 +327,7 @@ def read_time(buffer, at, end):
 
 @njit
 def after_word(buffer, at):
-    """Return the position behind true, false or null, and the word's first byte."""
+    """Return the position behind true, false or null."""
     byte = buffer[at]
     if byte == 116 and buffer[at + 1] == 114 and buffer[at + 2] == 117 and buffer[at + 3] == 101:
         return at + 4

@@ -21,13 +21,14 @@ Tests: tests/unit/ingest/rounds/test_failing_view.py.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 
 #: Number of rounds in a row without a refused message before the next step towards trust.
 CLEAN_ROUNDS_MIN = 10
-#: Rounds that Spark computes a view whose kernels were unfit, at first and at most.
+#: Rounds for which Spark computes a view whose kernels were unfit, the first time and at most.
 UNFIT_ROUNDS_MIN, UNFIT_ROUNDS_MAX = 8, 4096
-#: Choice of a view that is computed by Arrow kernels.
+#: Choice of a view that Arrow kernels compute.
 KERNELS = "kernels"
 
 
@@ -38,25 +39,32 @@ class Evaluation(IntEnum):
     SEARCHED = 2
 
 
-class CompiledViews:
-    """The views of one consumer that have kernels, and those that have met rows which these do not compute.
+@dataclass(slots=True)
+class _Unfit:
+    """History of a view whose kernels were unfit."""
 
-    Such a view is Spark's for UNFIT_ROUNDS_MIN rounds, for twice as many each further time, and for half as many after
-    as many rounds by kernels.
+    why: str
+    #: Rounds by Spark that the last time has cost, and those of them that are left.
+    rounds: int
+    left: int
+    #: Rounds by kernels since then.
+    fit: int = 0
+
+
+class CompiledViews:
+    """Views of one consumer that compute, and the choice between kernels and Spark.
+
+    Spark computes a view whose kernels were unfit for UNFIT_ROUNDS_MIN rounds, for twice as many each further time, and
+    for half as many again after as many rounds by kernels.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        """`reasons`: by each view that computes, why there are no kernels of it; empty where there are."""
+        """`reasons`: the reason why a view has no kernels by its name; empty: it has them."""
         self._reasons = reasons
-        #: Rounds by view that are left to Spark, and those of the last time.
-        self._left: dict[str, int] = {}
-        self._last: dict[str, int] = {}
-        self._unfit: dict[str, str] = {}
-        #: Rounds by kernels since the last time.
-        self._fit: dict[str, int] = {}
+        self._unfit: dict[str, _Unfit] = {}
 
     def choices(self, failing: Collection[str]) -> dict[str, str]:
-        """Return what computes each view now, `KERNELS` or Spark and why."""
+        """Return what computes each view now: `KERNELS`, or Spark and the reason."""
         return {view: self._choice(view, failing) for view in self._reasons}
 
     def _choice(self, view: str, failing: Collection[str]) -> str:
@@ -64,28 +72,29 @@ class CompiledViews:
             return f"Spark: {self._reasons[view]}"
         if view in failing:
             return "Spark: it has failed lately"
-        if view in self._left:
-            return f"Spark: its rows had {self._unfit[view]}; kernels again after {self._left[view]} rounds"
+        unfit = self._unfit.get(view)
+        if unfit is not None and unfit.left:
+            return f"Spark: its rows had {unfit.why}; kernels again after {unfit.left} rounds"
         return KERNELS
 
     def record_unfit(self, view: str, why: str) -> int:
-        """Record that a round was given up; return how many rounds Spark computes the view."""
-        self._unfit[view], self._fit[view] = why, 0
-        rounds = min(2 * self._last.get(view, UNFIT_ROUNDS_MIN // 2), UNFIT_ROUNDS_MAX)
-        self._last[view] = self._left[view] = rounds
+        """Record that a round was given up; return for how many rounds Spark computes the view."""
+        before = self._unfit.get(view)
+        rounds = UNFIT_ROUNDS_MIN if before is None else min(2 * before.rounds, UNFIT_ROUNDS_MAX)
+        self._unfit[view] = _Unfit(why, rounds=rounds, left=rounds)
         return rounds
 
     def record_commit(self) -> None:
-        for view, last in list(self._last.items()):
-            if view in self._left:
+        for view, unfit in list(self._unfit.items()):
+            if unfit.left:
+                unfit.left -= 1
                 continue
-            self._fit[view] = self._fit.get(view, 0) + 1
-            if self._fit[view] >= last:
-                self._fit[view] = 0
-                self._last[view] = last // 2
-                if last <= UNFIT_ROUNDS_MIN:
-                    del self._last[view]
-        self._left = {view: rounds - 1 for view, rounds in self._left.items() if rounds > 1}
+            unfit.fit += 1
+            if unfit.fit < unfit.rounds:
+                continue
+            unfit.rounds, unfit.fit = unfit.rounds // 2, 0
+            if unfit.rounds < UNFIT_ROUNDS_MIN:
+                del self._unfit[view]
 
 
 class FailingViews:

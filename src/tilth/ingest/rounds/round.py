@@ -61,7 +61,7 @@ class RoundJob:
     splits: tuple[tuple[OffsetRange, ...], ...]
     #: Evaluation of each view that has failed lately; other views are not in it.
     failing: Mapping[str, Evaluation] = field(default_factory=dict)
-    #: Views that are computed by their kernels.
+    #: Views that kernels compute.
     compiled: Collection[str] = ()
     fetch: Fetch = fetch
     #: The messages, where they are dead letters and not read from the topic.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
@@ -50,7 +49,6 @@ class SourceTask:
         self._ranges = job.splits[split]
         self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults)
         self._writer = RoundPartWriter(txn=job.txn, task=split, attempt=attempt)
-        self._computing = {plan.view: Stopwatch(SystemClock()) for plan in job.by_kernel}
         self._fused: list[_FusedView] = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
         self._fused += [_KernelView(plan, job.layouts[plan.target]) for plan in job.by_kernel]
         self._held_bytes = 0
@@ -104,11 +102,13 @@ class SourceTask:
             fetch_seconds=self._fetched.seconds,
             decode_seconds=self._decoding.seconds,
             write_seconds=self._writing.seconds,
-            view_seconds={view: round(watch.seconds, 3) for view, watch in self._computing.items()},
+            view_seconds={
+                view.plan.view: round(view.watch.seconds, 3) for view in self._fused if isinstance(view, _KernelView)
+            },
         )
 
     def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
-        """Yield each batch of messages, decoded once; views of one pass and dead letters have it already."""
+        """Yield each batch of messages, decoded once; fused views and dead letters have it already."""
         # Decoding makes many small objects and no cycles: a search for cycles would be a tenth of the time.
         gc.disable()
         try:
@@ -118,17 +118,13 @@ class SourceTask:
                     size = sum(map(len, fetched.messages))
                     self._count(fetched, decoded, size)
                     for view in self._fused:
-                        with self._timed(view):
+                        with view.watch.running():
                             self._refuse(view.plan.view, view.add(decoded), fetched)
                 self._flush_if_full(size)
                 yield fetched, decoded
             self._flush()
         finally:
             gc.enable()
-
-    def _timed(self, view: _FusedView) -> AbstractContextManager[None]:
-        watch = self._computing.get(view.plan.view)
-        return nullcontext() if watch is None else watch.running()
 
     def _check(self, plan: SqlPlan, fetched: Fetched, decoded: Decoded) -> Refused:
         """Return the messages that the view's checks refuse, and record them."""
@@ -177,7 +173,7 @@ class SourceTask:
     def _flush(self) -> None:
         with self._writing.running():
             for view in self._fused:
-                with self._timed(view):
+                with view.watch.running():
                     view.flush(self._writer)
             self._held_bytes = 0
             write_dead_letters(self._job, self._writer, self._dead)
@@ -235,13 +231,15 @@ class _Counts:
 
 
 class _FusedView(ABC):
-    """A view that is done in the pass that decodes, in one task."""
+    """A view whose rows one task makes in the pass that decodes."""
 
-    def __init__(self, plan: FusedPlan | SqlPlan, layout: TableLayout) -> None:
-        self.plan: ViewPlan = plan
+    def __init__(self, plan: ViewPlan, layout: TableLayout) -> None:
+        self.plan = plan
+        #: Time to make, check and write its rows.
+        self.watch = Stopwatch(SystemClock())
         self._layout = layout
         self._held: list[pa.Table] = []
-        #: Bytes of the buffered rows that are no columns of messages.
+        #: Bytes of the buffered rows, beside those that columns of messages have.
         self.computed_bytes = 0
 
     def add(self, decoded: Decoded) -> Refused:
@@ -261,7 +259,7 @@ class _FusedView(ABC):
 
     @abstractmethod
     def _made(self, rows: pa.RecordBatch, owners: Owners) -> tuple[pa.Table, Owners]:
-        """Return rows of the target, and the messages that they come from."""
+        """Return rows of the target, and the message of each."""
 
 
 class _PickingView(_FusedView):
@@ -287,7 +285,7 @@ class _PickingView(_FusedView):
 
 
 class _KernelView(_FusedView):
-    """A view that computes, by its kernels."""
+    """A view that kernels compute."""
 
     def __init__(self, plan: SqlPlan, layout: TableLayout) -> None:
         super().__init__(plan, layout)

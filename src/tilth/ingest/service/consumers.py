@@ -101,7 +101,7 @@ class _Known:
     refusing: str = ""
     #: Duration of each view in its last round; see RoundFacts.
     view_seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Choice of what computes each view; see RoundDone.
+    #: Kernels or Spark, by view; see RoundDone.
     view_choices: Mapping[str, str] = field(default_factory=dict)
     round_seconds: float = 0.0
     #: The last message that was broken or refused, in words.

@@ -130,7 +130,7 @@ class ConsumerStats:
     #: Duration of its last round, and in it of each view that computes, without reading the messages.
     round_seconds: float = 0.0
     view_seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Choice of what computes each of these views, with the reason.
+    #: Kernels or Spark, by view; see RoundDone.
     view_choices: Mapping[str, str] = field(default_factory=dict)
     #: Its last message that was broken or refused, with the reason; empty: there was none.
     last_broken: str = ""

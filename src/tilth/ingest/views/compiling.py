@@ -1,10 +1,8 @@
-"""Programs of views out of the plans that Spark has made of them.
+"""Spark's optimized plans of views to programs of Arrow kernels.
 
-Covers: the plans and expressions that have a kernel. Does not cover: what kernels do (kernels.py).
-Always holds: an expression without a kernel that means exactly the same makes the whole view Spark's, with the reason.
-
-Made of Spark's own optimized plan, reached through the JVM: checked on Spark 4.3. A class that it does not have, and
-one whose inside is another, are Spark's to compute.
+Covers: the plans and expressions that have a kernel. Does not cover: running kernels (kernels.py).
+Always holds: a view with an expression that has no kernel with exactly its meaning is computed by Spark as a whole, and
+the reason is known. So is one with a class of another version of Spark; those of 4.3 are known.
 
 Tests: tests/integration/ingest/test_view_kernels.py.
 """
@@ -26,6 +24,8 @@ Node = Any
 
 _INTEGERS = frozenset(INTEGER_BITS)
 _NUMBERS = _INTEGERS | {Kind.FLOAT64}
+#: Kinds whose values Arrow casts to wider numbers as Spark does.
+_WIDENED = _INTEGERS | {Kind.FLOAT32}
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 _COMPARED = _NUMBERS | _TIMES | {Kind.STRING, Kind.BOOLEAN}
 _ARITHMETIC = {"Add": "add", "Subtract": "subtract", "Multiply": "multiply"}
@@ -39,13 +39,13 @@ _COMPARISONS = {
 _JUNCTIONS = {"And": "and", "Or": "or"}
 _TESTS = {"IsNull": "is_null", "IsNotNull": "is_not_null"}
 _OF_TEXT = {"Upper": "upper", "Lower": "lower", "Length": "length"}
-#: Microseconds of what these count.
+#: Microseconds of the units that these count.
 _COUNTS = {"SecondsToTimestamp": 1_000_000, "MillisToTimestamp": 1_000, "MicrosToTimestamp": 1}
 _UTC = frozenset({"UTC", "Etc/UTC", "Z", "GMT"})
 _DIGITS_MAX = 12
-#: Levels of an expression; more, and its program cannot be sent to a task.
+#: Levels of an expression; pickle, which sends programs to tasks, ends at about three times as many.
 _DEPTH_MAX = 80
-#: Words by which Spark's texts of times mean the present.
+#: Words for the present in Spark's literals of times.
 _PRESENT = re.compile(r"\b(?:now|today|yesterday|tomorrow)\b", re.IGNORECASE)
 _KINDS = {kind.value: kind for kind in Kind}
 
@@ -54,7 +54,7 @@ class NotCompiledError(Exception):
     """an expression has no kernel"""
 
 
-def compiled(plan: Node, names: Mapping[str, str]) -> tuple[tuple[Filter | Project, ...], list[tuple[Expr, str]]]:
+def compile_plan(plan: Node, names: Mapping[str, str]) -> tuple[tuple[Filter | Project, ...], list[tuple[Expr, str]]]:
     """Return the steps of a plan over a LogicalRDD, and its columns over them with their types in Spark's words.
 
     `names`: the columns that the plan needs, as they are decoded, by their names in lower case. Raises NotCompiledError
@@ -65,7 +65,7 @@ def compiled(plan: Node, names: Mapping[str, str]) -> tuple[tuple[Filter | Proje
         outputs = [(Expr("column", value=_name(each)), _type(each)) for each in listed(plan.output())]
     except NotCompiledError:
         raise
-    except Exception as error:  # whatever the bridge to a JVM raises whose classes are other ones
+    except Exception as error:  # whatever py4j raises for classes of another version of Spark
         raise NotCompiledError(f"Spark's plan is not known: {type(error).__name__}") from error
     return steps, outputs
 
@@ -80,17 +80,17 @@ def kernel_or_reason(
     *,
     constant: Callable[[Column], object],
 ) -> tuple[ViewKernel | None, str]:
-    """The view's plan as Arrow kernels, or the reason why Spark has to compute.
+    """Return the view's program, or None and the reason why Spark has to compute it.
 
-    `plans`: analyzed and optimized, of the text `select`. `needed`: the columns that the view reads. `matched`: the
-    position of the view's column by column of the target. `constant` returns the value of one that it does not fill.
+    `plans`: the analyzed and the optimized plan of the text `select`. `needed`: columns that the view reads. `matched`:
+    position of the view's column by column of the target. `constant`: value of a column that the view does not fill.
     """
     analyzed, optimized = plans
     try:
-        # The optimizer has replaced now() by the present time, and the plan is for all rounds.
+        # The optimizer has replaced now() by the present time, but the program serves all rounds.
         if _has_present(session, analyzed) or _PRESENT.search(select):
             raise NotCompiledError("the present time, or another value of the session, has no kernel")
-        steps, outputs = compiled(optimized, {name.lower(): name for name in needed})
+        steps, outputs = compile_plan(optimized, {name.lower(): name for name in needed})
         columns = tuple((c.name, _column(c, outputs, matched.get(c.name), constant)) for c in target.schema.columns)
         _check_times((*steps, Project(columns)), select)
     except NotCompiledError as error:
@@ -101,7 +101,7 @@ def kernel_or_reason(
 def _column(
     column: Column, outputs: Sequence[tuple[Expr, str]], position: int | None, constant: Callable[[Column], object]
 ) -> Expr:
-    """A column of the target."""
+    """Return a column of the target."""
     if position is None:
         if column.expression or column.is_default_computed:
             raise NotCompiledError(f"column {column.name} of the target is computed")
@@ -109,23 +109,25 @@ def _column(
     made, given = outputs[position]
     if given == spark_name(column.type):
         return made
-    if not casts(given, column.type):
+    # `_match` of views.py lets only such columns through that fit the target.
+    if _KINDS.get(given) not in _WIDENED or not isinstance(column.type, Simple):
         raise NotCompiledError(f"a cast of {given} to {spark_name(column.type)} has no kernel")
     return Expr("cast", (made,), type=column.type)
 
 
 def _has_present(session: Any, analyzed: Node) -> bool:
-    """Return whether an analyzed plan has an expression whose value depends on when it runs, as now()."""
+    """Return whether an analyzed plan has an expression of the present or of the session, such as now()."""
     try:
         current = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
         return any(node.containsPattern(current) for node in nodes_of(analyzed))
-    except Exception as error:  # as in `compiled`
+    except Exception as error:  # as in `compile_plan`
         raise NotCompiledError(f"Spark's plan is not known: {type(error).__name__}") from error
 
 
 def _check_times(steps: Sequence[Filter | Project], select: str) -> None:
-    """Raises NotCompiledError for a time that stands in the plan and in the view's text not: Spark reads TIMESTAMP'now'
-    and its kind as the present, however they are spelled.
+    """Raises NotCompiledError for a literal of a time whose date is not in the view's text.
+
+    Spark's parser and optimizer read texts such as 'now' as the present, however they are spelled.
     """
     for step in steps:
         expressions = [step.condition] if isinstance(step, Filter) else [each for _, each in step.columns]
@@ -133,7 +135,7 @@ def _check_times(steps: Sequence[Filter | Project], select: str) -> None:
             assert isinstance(literal.type, Simple)
             day = literal.value if literal.type.kind is Kind.DATE else literal.value // DAY_US
             if date_text(day) not in select:
-                raise NotCompiledError("a time that the text does not say has no kernel")
+                raise NotCompiledError("a time whose date is not in the view's text has no kernel")
 
 
 def _times_in(expressions: Iterable[Expr]) -> Iterator[Expr]:
@@ -142,15 +144,6 @@ def _times_in(expressions: Iterable[Expr]) -> Iterator[Expr]:
         is_time = each.op == "literal" and isinstance(each.type, Simple) and each.type.kind in _TIMES
         if is_time and isinstance(each.value, int):
             yield each
-
-
-def casts(given: str, wanted: DataType) -> bool:
-    """Return whether a kernel casts a column of a type, by Spark's name, to another one."""
-    kind = _KINDS.get(given)
-    if kind is None or not isinstance(wanted, Simple):
-        return False
-    is_wider = kind in _INTEGERS and wanted.kind in _INTEGERS and INTEGER_BITS[kind] <= INTEGER_BITS[wanted.kind]
-    return kind == wanted.kind or is_wider or (kind in _INTEGERS and wanted.kind is Kind.FLOAT64)
 
 
 def _steps(plan: Node, names: Mapping[str, str]) -> tuple[Filter | Project, ...]:
@@ -252,7 +245,7 @@ def _cast(node: Node, children: Sequence[Node]) -> _Found | None:
         return None
     if given is Kind.TIMESTAMP and wanted is Kind.DATE and str(node.timeZoneId().get()) in _UTC:
         return "day", None, children, None
-    # Whole numbers that the narrower type does not hold are unfit.
+    # A whole number that a narrower type does not hold makes the rows unfit.
     is_exact = given in _INTEGERS and wanted in _NUMBERS | {Kind.STRING}
     if given == wanted or is_exact or (given is Kind.BOOLEAN and wanted is Kind.STRING):
         return "cast", None, children, Simple(wanted)

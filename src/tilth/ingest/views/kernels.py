@@ -1,7 +1,7 @@
 """Computed views as Arrow kernels: filters, casts and expressions that mean exactly what Spark means by them.
 
 Covers: programs as values, running them over decoded rows. Does not cover: making them of Spark's plans
-(compiling.py), when they are used (rounds/source.py).
+(compiling.py), choosing between them and Spark (policy/evaluation.py).
 Always holds: the rows are those that Spark computes, or `UnfitError` is raised: for an overflow, a division by zero,
 NaN in a comparison, letters beyond ASCII in `upper` and `lower`, a number too large to be rounded. Spark computes the
 view then.
@@ -12,7 +12,6 @@ Tests: tests/integration/ingest/test_view_kernels.py.
 from __future__ import annotations
 
 import decimal
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +24,10 @@ from tilth.model.text.times import DAY_US
 from tilth.model.types import DataType
 from tilth.storage import arrow_type
 
-#: Products beyond it are not known exactly enough to be rounded to whole numbers.
+#: Products from here on may have rounding errors as large as `_TIE_DISTANCE`.
 _ROUNDED_MAX = float(1 << 40)
-#: Distance from a half within which the decimal digits of a number decide.
-_HALF_DISTANCE = 1e-3
+#: Distance of a fraction from 0.5 within which the decimal digits of the number decide on its rounding.
+_TIE_DISTANCE = 1e-3
 
 # An array, or a scalar for all rows.
 Datum = Any
@@ -42,7 +41,7 @@ class UnfitError(Exception):
 class Expr:
     """Expression over columns of a batch."""
 
-    #: Name of a function in `_FUNCTIONS`, or `column` or `literal`.
+    #: Key of `_FUNCTIONS`, or `column` or `literal`.
     op: str
     args: tuple[Expr, ...] = ()
     #: Name of a column, value of a literal, or a further argument of the function.
@@ -82,15 +81,15 @@ class ViewKernel:
                 if isinstance(step, Project):
                     columns = {name: _evaluated(expression, columns, count) for name, expression in step.columns}
                     continue
-                kept = pc.fill_null(_evaluated(step.condition, columns, count), False)
-                if pc.all(kept, min_count=0).as_py():
+                mask = pc.fill_null(_evaluated(step.condition, columns, count), False)
+                if pc.all(mask, min_count=0).as_py():
                     continue
-                found = np.flatnonzero(kept.to_numpy(zero_copy_only=False))
+                found = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
                 positions, count = found if positions is None else positions[found], len(found)
-                columns = {name: array.filter(kept) for name, array in columns.items()}
+                columns = {name: array.filter(mask) for name, array in columns.items()}
             made = {name: _evaluated(expression, columns, count) for name, expression in self.columns}
         except (pa.ArrowException, OverflowError) as error:
-            # Arrow's own words repeat the value.
+            # Arrow's message has the value in it.
             raise UnfitError("an overflow") from error
         return pa.table(made), positions
 
@@ -112,17 +111,17 @@ def _evaluate(expression: Expr, columns: Mapping[str, pa.Array]) -> Datum:
 
 
 def _plain(function: Callable[..., Datum]) -> Callable[..., Datum]:
-    """Return a function that Arrow and Spark agree on for all values but NaN."""
+    """Return a function of `_FUNCTIONS` for one on whose values Arrow and Spark agree, NaN excepted."""
     return lambda _, *arguments: function(*map(_without_nan, arguments))
 
 
 def _is_any(found: Datum) -> bool:
-    """Return whether a value is true."""
+    """Return whether any of the values is true."""
     return bool(found.as_py() if isinstance(found, pa.Scalar) else pc.any(found).as_py())
 
 
 def _without_nan(values: Datum) -> Datum:
-    """Spark takes NaN for equal to itself and greater than any number."""
+    """Return the values; raises UnfitError for NaN, which in Spark equals itself and exceeds every number."""
     if pa.types.is_floating(values.type) and _is_any(pc.is_nan(values)):
         raise UnfitError("NaN in a comparison")
     return values
@@ -135,7 +134,7 @@ def _divided(_: Expr, one: Datum, other: Datum) -> Datum:
 
 
 def _cast(expression: Expr, values: Datum) -> Datum:
-    """Cast as far as `compiling.py` lets it through: a whole number may become the nearest double."""
+    """Cast to a wider or a narrower type of whole numbers, to text, or to the nearest double."""
     assert expression.type is not None
     target = arrow_type(expression.type)
     return pc.cast(values, target, safe=not pa.types.is_floating(target))
@@ -151,7 +150,7 @@ def _day(expression: Expr, values: Datum) -> Datum:
 
 
 def _times(expression: Expr, values: Datum) -> Datum:
-    """Return the times of counts since 1970; `value`: microseconds of one."""
+    """Return the times of counts since 1970; `value`: microseconds of a unit."""
     counts = pc.multiply_checked(pc.cast(values, pa.int64()), pa.scalar(expression.value, pa.int64()))
     assert expression.type is not None
     return pc.cast(counts, arrow_type(expression.type))
@@ -171,7 +170,7 @@ def _joined(_: Expr, *texts: Datum) -> Datum:
 
 
 def _chosen(_: Expr, *arguments: Datum) -> Datum:
-    """CASE: conditions and values in turns, and a value for all other rows behind them."""
+    """CASE; the arguments are pairs of a condition and its value, then the value of ELSE."""
     *pairs, found = arguments
     for condition, value in reversed(list(zip(pairs[::2], pairs[1::2], strict=True))):
         found = pc.if_else(pc.fill_null(condition, False), value, found)
@@ -179,15 +178,15 @@ def _chosen(_: Expr, *arguments: Datum) -> Datum:
 
 
 def _is_in(expression: Expr, values: Datum) -> Datum:
-    """IN a list of literals, which has no NULL."""
+    """IN; `value` is the list of literals, without NULL."""
     found = pc.is_in(values, value_set=pa.array(expression.value, values.type))
     return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
 
 
 def _rounded(expression: Expr, values: Datum) -> Datum:
-    """Round doubles half up to so many digits behind the point, by their shortest decimal digits, as Java shows them.
+    """Round doubles half up, as Spark rounds the decimal digits that Java prints; `value`: digits behind the point.
 
-    Where the product with a power of ten is far from a half, its error cannot matter; near it, the digits decide.
+    The rounding error of the product with a power of ten matters near a tie only: there, the decimal digits decide.
     """
     if isinstance(values, pa.Scalar):
         return _rounded(expression, pa.array([values.as_py()], values.type))[0]
@@ -199,14 +198,14 @@ def _rounded(expression: Expr, values: Datum) -> Datum:
         raise UnfitError("a number too large to be rounded")
     whole = np.floor(scaled)
     rest = scaled - whole
-    # Java's zero of a rounded negative number has no sign.
-    rounded = np.copysign((whole + (rest >= 0.5)) / power, numbers) + 0.0
-    rounded[rounded == 0.0] = 0.0
-    near = np.flatnonzero(np.abs(rest - 0.5) < _HALF_DISTANCE)
+    rounded = np.copysign((whole + (rest >= 0.5)) / power, numbers)
+    near = np.flatnonzero(np.abs(rest - 0.5) < _TIE_DISTANCE)
     unit = decimal.Decimal((0, (1,), -digits))
     context = decimal.Context(prec=40, rounding=decimal.ROUND_HALF_UP)
     exact = [float(context.quantize(decimal.Decimal(repr(each)), unit)) for each in numbers[near].tolist()]
-    rounded[near] = [math.fabs(each) if each == 0 else each for each in exact]
+    rounded[near] = exact
+    # Java's decimals have no negative zero.
+    rounded[rounded == 0.0] = 0.0
     return pa.array(rounded, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 

@@ -1,7 +1,7 @@
 """Plans by which rounds run a materialized view: picking columns, kernels, or Spark SQL. Values only; they travel to
 Spark tasks.
 
-Covers: both kinds of plans. Does not cover: choosing one (views.py), running it (rounds/source.py, rounds/spark.py).
+Covers: plans of each kind. Does not cover: choosing one (views.py), running it (rounds/source.py, rounds/spark.py).
 Always holds: a plan fills every column of the target.
 """
 
@@ -68,7 +68,7 @@ class SqlPlan:
     #: Outputs and checks, as in FusedPlan.
     outputs: tuple[tuple[str, int], ...] = ()
     checks: tuple[RowCheck, ...] = ()
-    #: Arrow kernels that compute the same; None: there are none, because of `no_kernel`.
+    #: Program of Arrow kernels that computes the same; None: there is none, for the reason in `no_kernel`.
     kernel: ViewKernel | None = None
     no_kernel: str = ""
 

@@ -282,8 +282,8 @@ def spark_ddl(schema: Schema, columns: Sequence[str]) -> str:
 
 def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str], *, may_lack: bool = False) -> None:
     """Register the temporary view. `may_lack`: rows may lack any column of the messages."""
-    # Over an RDD: a relation that the optimizer knows to be empty would be folded away, and the plan with it.
-    # What is never null says so: a message without it is a dead letter, so a NOT NULL column may be filled from it.
+    # It stands over an RDD, because the optimizer would fold away a relation that it knows to be empty.
+    # Columns that are never NULL are NOT NULL: a message without one is a dead letter, so it may fill such a column.
     is_streaming = read_config(kafka).error_mode is ErrorMode.STREAM
     required = {name for name in columns if _is_never_null(kafka, name)}
     if not is_streaming and not may_lack:
@@ -299,7 +299,7 @@ def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str], *, ma
 def _as_rows_come(
     session: Any, kafka: KafkaDef, config: KafkaConfig, columns: Sequence[str], text: str, frame: Any
 ) -> Any:
-    """The frame of the text over all rows that come: of Debezium, a delete may lack columns that are NOT NULL."""
+    """Return the frame of the text over rows as they come: a delete of Debezium may lack columns that are NOT NULL."""
     if config.envelope is not Envelope.DEBEZIUM:
         return frame
     _register_empty(session, kafka, columns, may_lack=True)
@@ -462,7 +462,7 @@ def _picked(
 
 
 def _constant(session: Any, target: TableDef, column: Column) -> object:
-    """Return the value of a column that the view does not fill."""
+    """Return the value of a column of the target that the view does not fill."""
     if column.default is None or _keeps_old_value(target, column):
         return None
     return _evaluate(session, column.default, column)

@@ -19,7 +19,7 @@ def test_a_process_that_decodes_little_does_not_load_it(monkeypatch: pytest.Monk
         loads.append(1)
         return WITH_KERNEL.count(0)
 
-    monkeypatch.setattr(json_blocks, "_loaded", load)
+    monkeypatch.setattr(json_blocks, "_import_kernel", load)
     loader = KernelLoader(after_bytes=200)
     made = decoder({"a": Kind.INT64}, loader=loader)
     for _ in range(2):
@@ -35,7 +35,7 @@ def test_without_it_messages_are_decoded_as_before(monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(json_blocks, "_loaded", fail)
+    monkeypatch.setattr(json_blocks, "_import_kernel", fail)
     made = decoder({"a": Kind.INT64}, loader=KernelLoader(after_bytes=0))
     assert made.decode("t", 0, GOOD).rows["a"].to_pylist() == [*range(8)]
 
@@ -44,12 +44,10 @@ def test_functions_that_cannot_be_compiled_are_no_kernel(monkeypatch: pytest.Mon
     """numba compiles them, and stores their code, when they are called first."""
 
     class Broken:
-        TEXT = 2
-
         def fill_slots(self, *_: object) -> None:
             raise OSError(27, "File too large")
 
-    monkeypatch.setattr(json_blocks, "_loaded", Broken)
+    monkeypatch.setattr(json_blocks, "_import_kernel", Broken)
     loader = KernelLoader(after_bytes=0)
     assert decoder({"a": Kind.INT64}, loader=loader).decode("t", 0, GOOD).rows.num_rows == 8
     assert loader.count(1) is None
