@@ -30,7 +30,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.table import Table
@@ -38,6 +37,7 @@ from rich.table import Table
 from bench.report import Figure, less, more, print_report
 from bench.rivals import Kit, add_kit_arguments, clean_environment, kit_of
 from bench.tpch_queries import QUERIES, TABLES
+from tools.durations import processor_seconds
 from tools.node_process import NodeProcess
 
 CORES = 2
@@ -145,19 +145,6 @@ def _plain_strings(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def processor_seconds(pid: int) -> float:
-    """Processor time of a process and those below it that live."""
-    total = 0.0
-    root = psutil.Process(pid)
-    for process in (root, *root.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    return total
-
-
 def comparable(rows: Rows) -> Rows:
     """Rows in an order of their own, with numbers of few digits."""
 
@@ -254,11 +241,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
         generate(folder / "rows", given.scale)
-        # At the priority of the others, which counts where the machine does other things too.
-        node = NodeProcess(folder / "node", settings={"warehouse.driver-memory": MEMORY, "warehouse.nice": "0"})
-        stack.callback(node.stop)
-        node.start()
-        node.wait_ready()
+        # Spark below a node is nice unless set otherwise, and the other engines are not.
+        settings = {"warehouse.driver-memory": MEMORY, "warehouse.nice": "0"}
+        node = stack.enter_context(NodeProcess(folder / "node", settings=settings).serving())
         files = load(node, folder / "rows")
         plain = stack.enter_context(SparkProcess(sys.executable, folder / "plain"))
         plain.call("views", files)

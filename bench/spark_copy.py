@@ -81,13 +81,9 @@ def measure(kit: Kit | None, scratch: Path, *, gib: float, passes: int) -> dict[
     for form, source in sources.items():
         make_event_files(source, form, rows[form])
     for form, source in sources.items():
-        node = NodeProcess(scratch / f"node-{form.lower()}", settings={"storage.file-locations": str(scratch)})
-        node.start()
-        try:
-            node.wait_ready()
+        settings = {"storage.file-locations": str(scratch)}
+        with NodeProcess(scratch / f"node-{form.lower()}", settings=settings).serving() as node:
             ours = copy_passes(node, source, form, passes + 1)
-        finally:
-            node.stop()
         theirs = ([], []) if kit is None else delta_passes(kit, source, form, passes + 1)
         if {*ours[1], *theirs[1]} != {rows[form]}:
             raise SystemExit(f"rows are missing: format={form} ours={ours[1]} delta={theirs[1]} rows={rows[form]}")

@@ -63,10 +63,7 @@ print(json.dumps(found))
 
 def own_appends(scratch: Path, source: Path, *, rows: int, passes: int) -> dict[str, list[float]]:
     """Return the seconds of each pass of ours, and of plain Parquet. Raises SystemExit where rows are missing."""
-    node = NodeProcess(scratch / "node")
-    node.start()
-    try:
-        node.wait_ready()
+    with NodeProcess(scratch / "node").serving() as node:
         for name in ("by_write", "by_source"):
             node.connection.sql(f"CREATE TABLE default.{name} ({COLUMNS}) ENGINE = MergeTree")
         node.connection.sql("SYSTEM STOP MERGES")
@@ -76,8 +73,6 @@ def own_appends(scratch: Path, source: Path, *, rows: int, passes: int) -> dict[
             count = node.value(f"SELECT count(*) FROM default.{name}")
             if count != rows * passes:
                 raise SystemExit(f"rows are missing: table={name} rows={count} sent={rows * passes}")
-    finally:
-        node.stop()
     return found
 
 

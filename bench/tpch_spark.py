@@ -1,4 +1,4 @@
-"""A Spark of a rival that answers queries over Parquet files or Iceberg tables; runs in that rival's own Python.
+"""A Spark, plain or of a rival, that answers queries over Parquet files or Iceberg tables.
 
     python tpch_spark.py KIT WORK CORES MEMORY FOLDER
 
@@ -8,7 +8,8 @@ Reads one call from each line of its input, `[verb, arguments]`, and writes one 
 - `iceberg {name: {"path", "columns", "order"}}`: each name is an Iceberg table with the rows of this file, in order.
 - `query [text, in_iceberg]`: `{"seconds", "rows"}`, from the text to the rows in Python.
 
-KIT and WORK are those of the kit of rivals; KIT is empty for a plain Spark.
+KIT and WORK are those of the kit of rivals; KIT is empty for a plain Spark. A rival's Spark runs in that rival's own
+Python, which has no module of this project: this file imports none.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,9 +71,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ones, so that no process is left with one in the end; files of one scope count together.
     """
     alone = {item.path for item in items if "no_spark" in getattr(item, "fixturenames", ())}
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for file, found in slow_files().items():
-        seconds[scope_of(file)] += found  # type: ignore[assignment]
+        seconds[scope_of(file)] += found
     items.sort(key=lambda item: (item.path not in alone, -seconds[scope_of(item.location[0])]))
 
 

@@ -48,7 +48,7 @@ class SparkWorld:
         clock = SystemClock()
         self.folder = folder
         self.kv: KeyValue = MemoryKV() if beside is None else beside.kv
-        #: What the worker keeps of its queries.
+        #: The cache of the worker.
         self.cache = QueryCache()
         self.catalog = Catalog(
             self.kv,

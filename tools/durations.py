@@ -66,10 +66,10 @@ def read_report(path: Path) -> list[Timed]:
     ]
 
 
-def processor_seconds() -> float:
-    """Return the processor time of this process, of those that it has started, and of theirs that have ended."""
-    this, total = psutil.Process(), 0.0
-    for each in (this, *this.children(recursive=True)):
+def processor_seconds(pid: int | None = None) -> float:
+    """Return the processor time of a process, or of this one, and of all below it, also of those that have ended."""
+    root, total = psutil.Process(pid), 0.0
+    for each in (root, *root.children(recursive=True)):
         with suppress(psutil.Error):
             times = each.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system

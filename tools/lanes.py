@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("which", nargs="?", choices=("all", "fast", "lint", "long"), default="all")
     parser.add_argument("--jobs", type=int, default=2, help="processes that run the tests of a lane")
     arguments = parser.parse_args()
-    # Where it is set, each of some hundred processes would compile the source and the tests anew.
+    # With this variable, each of some hundred processes would compile the source and the tests anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     lanes = Lanes(arguments.jobs)
     try:

@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import tilth
 from tilth.base.errors import TilthError
@@ -65,6 +67,16 @@ class NodeProcess:
     def change_environment(self, environment: Mapping[str, str]) -> None:
         """Add variables for the next start."""
         self._environment |= environment
+
+    @contextmanager
+    def serving(self) -> Iterator[Self]:
+        """Start it and wait until it is ready; it stops with the block."""
+        try:
+            self.start()
+            self.wait_ready()
+            yield self
+        finally:
+            self.stop()
 
     def start(self, *, failpoints: str = "") -> None:
         """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""

@@ -20,7 +20,7 @@ from tilth.warehouse import Runner
 def all_runners(
     clock: Clock, queries: QueryCalls, consumers: ConsumerCalls, *, cache: QueryCache
 ) -> dict[TaskKind, Runner]:
-    """Return new runners by kind; `queries`, `consumers`: what they call of their server. `cache`: of its queries."""
+    """Return new runners by kind; `queries`, `consumers`: what they call of their server."""
     runners: dict[TaskKind, Runner] = {
         TaskKind.QUERY: QueryRunner(queries, check_view, replay_letters, read_in_tasks, cache=cache),
         TaskKind.INSERT: InsertRunner(queries, write_body, cache=cache),

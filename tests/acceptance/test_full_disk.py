@@ -29,13 +29,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     (folder / "data").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "tmpfs", str(folder / "data")], check=True)
     try:
-        node = NodeProcess(folder, settings={"warehouse.driver-memory": "1g"})
-        node.start()
-        try:
-            node.wait_ready()
+        with NodeProcess(folder, settings={"warehouse.driver-memory": "1g"}).serving() as node:
             yield node
-        finally:
-            node.stop()
     finally:
         subprocess.run(["umount", str(folder / "data")], check=True)
 

@@ -248,7 +248,7 @@ def test_the_page_has_every_question() -> None:
     assert sorted(STATEMENTS) == sorted(ANSWERS) == list(range(1, 23))
 
 
-#: Questions about short-lived states come first; last come those about what needs its time.
+#: Questions about short-lived states come first, those about states that take a while to begin come last.
 FIRST, LAST = (15, 14), (7, 6, 8)
 ORDER = (*FIRST, *(number for number in sorted(ANSWERS) if number not in FIRST + LAST), *LAST)
 
@@ -310,7 +310,7 @@ def test_each_line_of_the_log_is_an_object(mess: Mess) -> None:
 
 # --- the console -----------------------------------------------------------------------------------------------------
 
-#: Addresses of the console, and what each says of the mess; last comes the one with alarms, which need their time.
+#: Addresses of the console, and what each says of the mess; the page with alarms is last, because alarms take a while.
 CONSOLE = {
     "#/tables": ("shop.damaged", "shop.crowded", "Dropped", "shop.dropped"),
     "#/tables?search=crowd&order=parts-desc": ("1 of ", "shop.crowded"),

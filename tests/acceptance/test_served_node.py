@@ -48,18 +48,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, installed: Installed) -> Iterator[NodeProcess]:
-    node = NodeProcess(
+    made = NodeProcess(
         tmp_path_factory.mktemp("node"),
         settings={"warehouse.write-slots": "5"},
         config=CONFIG,
         program=[*installed.begin, installed.tilth],
     )
-    node.start()
-    try:
-        node.wait_ready()
+    with made.serving() as node:
         yield node
-    finally:
-        node.stop()
 
 
 def test_the_wheels_have_the_package_its_licences_and_no_more(installed: Installed) -> None:

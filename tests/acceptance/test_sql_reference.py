@@ -45,13 +45,8 @@ SECONDS_MAX = 60
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    node = NodeProcess(tmp_path_factory.mktemp("pages"))
-    node.start()
-    try:
-        node.wait_ready()
+    with NodeProcess(tmp_path_factory.mktemp("pages")).serving() as node:
         yield node
-    finally:
-        node.stop()
 
 
 def test_the_queries_of_the_operators_pages_run(node: NodeProcess) -> None:

@@ -43,7 +43,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 def test_letters_are_replayed_once_however_often_the_node_dies(node: NodeProcess, broker: Broker) -> None:
     broker.create_topic("killed-replays", 2)
-    # One batch lands before the first death, and one that nobody is told of before the second.
+    # One batch is committed before the first death, and one without an answer before the second.
     places = ("replay.before_commit:2", "replay.after_commit:1", "")
     node.start(failpoints=places[0])
     node.wait_ready()

@@ -1,6 +1,7 @@
 """Classes of this project's Java, compiled in the JVM by the compiler that Spark uses for generated code.
 
-Covers: compiling, one object of a class for each JVM. Does not cover: what the classes do.
+Covers: compiling, one object of a class for each JVM. Does not cover: what the classes do. It stands below the rooms,
+because storage and warehouse, which do not know each other, both compile classes.
 
 Tests: tests/integration/sql/test_query_cache.py.
 """

@@ -129,7 +129,7 @@ def _needs(spark: SparkSession, text: str, count: int) -> Needs:
     of its run, for its frame may run later again. Raises Spark's AnalysisException.
     """
     from tilth.query.snapshots.predicates import nothing_known
-    from tilth.query.worker.needs_spark import answered, needs_of
+    from tilth.query.worker.needs_spark import call_optimizer, needs_of
     from tilth.query.worker.relations import TIME_WORDS
 
     nothing = nothing_known(count)
@@ -148,7 +148,7 @@ def _needs(spark: SparkSession, text: str, count: int) -> Needs:
             return nothing
         return needs_of(spark, execution, count)
 
-    return answered(find, nothing)
+    return call_optimizer(find, nothing)
 
 
 def chosen_table(

@@ -30,6 +30,7 @@ from tilth.model.service import ServiceStats
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
+from tilth.query.worker.query_cache import QueryCache
 from tilth.query.worker.spark import QueryRunner
 from tilth.statements.engine import SqlEngine
 from tilth.storage import arrow_schema, clean_transaction, data_folder, local_root, read_source, sources_of
@@ -80,7 +81,8 @@ class IngestWorld:
         rooms = fake_rooms(self.clock, random_id, self.catalog, root=self.root)
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher, consume=self.manager))
         self.worker.register(
-            TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks)
+            TaskKind.QUERY,
+            QueryRunner(self.engine.snapshots, check_view, replay_letters, read_in_tasks, cache=QueryCache()),
         )
         self.worker.start()
         self.dispatcher.start()

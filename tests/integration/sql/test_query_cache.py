@@ -1,7 +1,7 @@
-"""Queries of a text that ran before: what is kept of it is used where all of it still holds, and nowhere else.
+"""Queries of a text that ran before: its cached plan is used where all of its basis still holds, and nowhere else.
 
-Each answer is compared with a model, or with the answer of a text that differs in a comment alone, so nothing is kept
-of it. Counters say whether a plan was used again.
+Each answer is compared with a model, or with the answer of a text that differs in a comment alone, so nothing of it is
+cached. Counters say whether a plan was used again.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def second(world: SparkWorld) -> Iterator[SparkWorld]:
 
 
 def anew(world: SparkWorld, text: str, **settings: str) -> list[tuple[object, ...]]:
-    """The answer to a text of which nothing is kept."""
+    """Return the answer to a text that is not cached."""
     return world.rows(f"{text} -- {next(_fresh)}", **settings)
 
 
-def reused(world: SparkWorld, text: str, **settings: str) -> bool:
-    """Whether the query used a plan again; its answer is checked."""
+def is_reused(world: SparkWorld, text: str, **settings: str) -> bool:
+    """Return whether the query ran by a cached plan; its answer is checked."""
     before = world.cache.stats().plans_reused
     found = world.rows(text, **settings)
     after = world.cache.stats().plans_reused
@@ -99,7 +99,7 @@ def test_each_change_of_a_table_is_seen(world: SparkWorld, second: SparkWorld) -
         "INSERT INTO t VALUES (-1, 7), (5, 8)",
     )
     for number, change in enumerate(changes):
-        # In turns by this server and by another one.
+        # This server and another one change it in turns.
         (second if number % 2 else world).run(change)
         if change.startswith("DROP TABLE"):
             assert {world.refused(text).code for text in texts} == {"TABLE_NOT_FOUND"}
@@ -115,12 +115,12 @@ def test_another_database_is_another_table(world: SparkWorld) -> None:
         assert world.rows(text, database="other") == [(7, 700)]
 
 
-def test_settings_are_a_part_of_what_is_kept(world: SparkWorld) -> None:
+def test_settings_are_a_part_of_the_key(world: SparkWorld) -> None:
     text = "SELECT hour(timestamp_seconds(id * 3600)) FROM orders WHERE id = 1"
     for _ in range(2):
         assert world.rows(text) == [(1,)]
         assert world.rows(text, spark__sql__session__timeZone="+03:00") == [(4,)]
-    assert reused(world, text, spark__sql__session__timeZone="+03:00")
+    assert is_reused(world, text, spark__sql__session__timeZone="+03:00")
 
 
 def test_a_past_version_stays_what_it_was(world: SparkWorld) -> None:
@@ -169,7 +169,7 @@ def test_a_query_with_its_own_words_for_columns_is_called_alike(world: SparkWorl
     text = "SELECT toInt64(id), dateDiff('day', DATE '2020-01-01', DATE '2020-01-03') FROM orders WHERE id = 1"
     names = [world.run(text).table.column_names for _ in range(3)]
     assert names == [["toInt64(id)", "dateDiff('day', DATE '2020-01-01', DATE '2020-01-03')"]] * 3
-    assert reused(world, text)
+    assert is_reused(world, text)
 
 
 def test_many_clients_share_a_plan(world: SparkWorld) -> None:

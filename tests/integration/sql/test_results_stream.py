@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from tests.long import cases
+from tests.waiting import wait_until
 from tilth.base.units import MIB
 from tilth.client import ServerError
 from tools.node_process import NodeProcess
@@ -19,29 +20,21 @@ pytestmark = pytest.mark.integration
 ROWS = 4_000_000
 #: About 500 MB.
 LARGE = f"SELECT id, repeat('x', 100) AS s FROM range({ROWS})"
-SECONDS_MAX = 180.0
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    node = NodeProcess(tmp_path_factory.mktemp("node"), settings={"warehouse.driver-memory": "600m"})
-    node.start()
-    try:
-        node.wait_ready()
+    settings = {"warehouse.driver-memory": "600m"}
+    with NodeProcess(tmp_path_factory.mktemp("node"), settings=settings).serving() as node:
         yield node
-    finally:
-        node.stop()
 
 
 def results(node: NodeProcess) -> list[str]:
     return [path.name for path in (node.data / "spark").glob("result-*")]
 
 
-def eventually_clean(node: NodeProcess) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while results(node) or node.value("SELECT count(*) FROM system.processes") > 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+def wait_clean(node: NodeProcess) -> None:
+    wait_until(lambda: not results(node) and node.value("SELECT count(*) FROM system.processes") == 1)
 
 
 def test_a_result_larger_than_memory_comes_whole_in_order_and_early(node: NodeProcess) -> None:
@@ -64,7 +57,7 @@ def test_a_result_larger_than_memory_comes_whole_in_order_and_early(node: NodePr
     assert first < time.monotonic() - started
     logged = node.connection.sql("SELECT rows, error_code FROM system.query_log WHERE text LIKE '%DESC'").rows
     assert logged == [(ROWS, None)]
-    eventually_clean(node)
+    wait_clean(node)
 
 
 @pytest.mark.parametrize("form", cases(["CSVWithNames", "JSONEachRow", "CSV"]))
@@ -76,7 +69,7 @@ def test_every_form_of_answer_is_streamed(node: NodeProcess, form: str) -> None:
     with httpx.stream("POST", f"{node.url}/v1/sql", content=query.encode(), timeout=180, trust_env=False) as response:
         assert '"rows": -1' in response.headers["X-Tilth-Summary"]
         assert sum(piece.count(b"\n") for piece in response.iter_bytes()) == lines
-    eventually_clean(node)
+    wait_clean(node)
 
 
 def test_json_is_one_document_that_ends_with_the_summary(node: NodeProcess) -> None:
@@ -113,12 +106,12 @@ def test_an_error_behind_the_first_rows_is_an_error(node: NodeProcess) -> None:
     with pytest.raises(ServerError) as refused:
         node.connection.sql(LARGE, {"max_result_bytes": "20 MiB"})
     assert refused.value.code == "RESULT_TOO_LARGE"
-    eventually_clean(node)
+    wait_clean(node)
 
 
 def test_a_client_that_leaves_early_leaves_nothing_behind(node: NodeProcess) -> None:
     with node.connection.stream(LARGE) as rows:
         next(iter(rows))
-    eventually_clean(node)
+    wait_clean(node)
     logged = "SELECT error_code FROM system.query_log ORDER BY started DESC LIMIT 100"
     assert ("QUERY_WAS_CANCELLED",) in node.connection.sql(logged).rows

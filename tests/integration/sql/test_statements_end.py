@@ -41,13 +41,8 @@ ENDLESS = (
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     # A JVM that a test stops for a while is not to be killed.
     settings = {"warehouse.hang-bound": "300 s", "server.result-read-timeout": "3 s"}
-    node = NodeProcess(tmp_path_factory.mktemp("node"), settings=settings)
-    node.start()
-    try:
-        node.wait_ready()
+    with NodeProcess(tmp_path_factory.mktemp("node"), settings=settings).serving() as node:
         yield node
-    finally:
-        node.stop()
 
 
 class Background:
@@ -102,7 +97,7 @@ def java_of(node: NodeProcess) -> psutil.Process:
 
 @contextmanager
 def stopped_java(node: NodeProcess) -> Iterator[None]:
-    """Inside, what has begun in Spark does not end."""
+    """Nothing in Spark ends within the block: its JVM is stopped."""
     java = java_of(node)
     java.suspend()
     try:
@@ -260,7 +255,7 @@ def test_an_insert_that_waits_for_its_group_is_not_stored(node: NodeProcess) -> 
     with httpx.Client(trust_env=False, timeout=httpx.Timeout(2.0)) as client, pytest.raises(httpx.ReadTimeout):
         client.post(f"{node.url}/v1/sql", content=f"INSERT INTO g {slow} VALUES (3)")
     wait_until(lambda: listed(node, "InsertValues") == 1)
-    # One that does not wait ends the wait of the group, for the strictest of its inserts counts.
+    # An INSERT that does not wait ends the wait of its batch: the shortest wait of a batch counts.
     node.connection.sql("INSERT INTO g SETTINGS async_insert_busy_timeout_ms = 0 VALUES (4)")
     assert other.code() == ""
     assert sorted(node.connection.sql("SELECT k FROM g").rows) == [(2,), (4,)]
@@ -300,14 +295,9 @@ def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(node: Nod
 
 @pytest.mark.long
 def test_results_on_the_disk_have_a_bound(tmp_path: Path) -> None:
-    node = NodeProcess(tmp_path, settings={"server.results-disk-max": "40 MiB"})
-    node.start()
-    try:
-        node.wait_ready()
+    with NodeProcess(tmp_path, settings={"server.results-disk-max": "40 MiB"}).serving() as node:
         assert "40.0 MiB are allowed" in not_read_to_its_end(node).message
         logged = node.connection.sql("SELECT error FROM system.query_log WHERE error_code = 'RESULT_NOT_READ'").rows
-    finally:
-        node.stop()
     assert ["server.results-disk-max" in error for (error,) in logged] == [True]
 
 

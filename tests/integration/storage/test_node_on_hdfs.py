@@ -22,13 +22,8 @@ HOSTILE = "it''s \\\\ \"q\" \U0001f680 naïve\u2028"
 @pytest.fixture
 def node(hdfs: HdfsCluster, tmp_path: Path) -> Iterator[NodeProcess]:
     settings = {"storage.root": f"{hdfs.address}/{uuid.uuid4().hex}", "warehouse.driver-memory": "1g"}
-    node = NodeProcess(tmp_path / "node", settings=settings)
-    node.start()
-    try:
-        node.wait_ready()
+    with NodeProcess(tmp_path / "node", settings=settings).serving() as node:
         yield node
-    finally:
-        node.stop()
 
 
 def test_a_consumer_goes_on_after_the_name_node_and_the_node_ended(

@@ -44,15 +44,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         # A start of Spark on a busy machine.
         "warehouse.wait-for-worker": f"{SECONDS_MAX} s",
     }
-    node = NodeProcess(tmp_path_factory.mktemp("hung"), settings=settings)
-    node.start()
-    try:
-        node.wait_ready()
+    with NodeProcess(tmp_path_factory.mktemp("hung"), settings=settings).serving() as node:
         node.connection.sql("CREATE TABLE t (id BIGINT) ENGINE = MergeTree ORDER BY id")
         node.connection.sql("INSERT INTO t VALUES (1), (2)")
         yield node
-    finally:
-        node.stop()
 
 
 def jvm_of(node: NodeProcess) -> psutil.Process:

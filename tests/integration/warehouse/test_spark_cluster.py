@@ -80,13 +80,8 @@ def node(cluster: SparkCluster, node_folder: Path, tmp_path_factory: pytest.Temp
         "warehouse.driver-memory": "1g",
         "warehouse.spark-conf": "spark.cores.max=2 spark.executor.cores=1 spark.executor.memory=600m",
     }
-    node = NodeProcess(node_folder, settings=settings)
-    try:
-        node.start()
-        node.wait_ready()
+    with NodeProcess(node_folder, settings=settings).serving() as node:
         yield node
-    finally:
-        node.stop()
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def held_snapshot(
 def held_snapshots(
     catalog: Catalog, keeps: Mapping[str, Callable[[Part], bool]], holder: LeaseHolder
 ) -> list[tuple[Snapshot, ReaderLease]]:
-    """Return what `held_snapshot` returns for each of these tables, with one commit for all leases."""
+    """Return the snapshot and the lease of each table as `held_snapshot` does, with one commit for all leases."""
     newest = {table: catalog.parts.version(table).last_commit_ts for table in keeps}
     leases = catalog.readers.open_all(newest, holder.holder, holder.ttl_ms, client=holder.client)
     try:

@@ -319,7 +319,7 @@ class SnapshotService:
         tables: dict[tuple[str, int], FoundTable],
         keeps: dict[tuple[str, int], list[Keep]],
     ) -> dict[tuple[str, int], Snapshot]:
-        """Take the snapshots of all tables, with leases; those of now have one commit together."""
+        """Acquire the snapshots of all tables; the leases of those of now are one commit."""
         holder = self._holder(query)
         wanted = {key: _any_of(keeps_of) for key, keeps_of in keeps.items()}
         present = {key: wanted[key] for key, found in tables.items() if found.read_time is None}
@@ -339,10 +339,8 @@ class SnapshotService:
             if found.read_time is None:
                 continue
             assert isinstance(found.table, TableDef)
-            note(
-                key,
-                *held_past(self._catalog, self._clock, found.table, found.read_time, holder, keep=wanted[key]),
-            )
+            past = held_past(self._catalog, self._clock, found.table, found.read_time, holder, keep=wanted[key])
+            note(key, *past)
         return snapshots
 
     def _source(

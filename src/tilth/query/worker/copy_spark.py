@@ -174,7 +174,7 @@ class _Copying:
         return groups
 
     def _whole_reader(self, groups: Mapping[str, Sequence[str]]) -> LineReader | None:
-        """Return the reader of lines whose rows the same tasks write; None: Spark has something to do between."""
+        """Return the reader of lines whose rows the same tasks write; None: Spark computes columns in between."""
         if not self._task.format.is_lines or len(groups) > 1:
             return None
         [shape] = groups
@@ -186,7 +186,7 @@ class _Copying:
         return frame
 
     def _spelled(self, paths: Sequence[str]) -> list[str]:
-        """Return the names of files in which no character stands for others."""
+        """Return the names of files with wildcards escaped."""
         return [_WILDCARDS.sub(r"\\\g<0>", f"{self._above}/{path}") for path in paths]
 
     def _frame(self, groups: Mapping[str, Sequence[str]]) -> DataFrame:

@@ -76,8 +76,8 @@ def lines_frame(lines: DataFrame, task: LoadFilesTask, header: str) -> tuple[Dat
 
 
 def whole_reader(task: LoadFilesTask, header: str) -> LineReader | None:
-    """Return what makes the table's rows of lines; None where these lack columns, or Spark must compute some. Raises as
-    `lines_frame`.
+    """Return the reader that makes whole rows of lines; None where lines lack columns of the table, or Spark must
+    compute some. Raises as `lines_frame`.
     """
     columns = _columns(task, header)
     names = {column.name for column in columns if column.id}

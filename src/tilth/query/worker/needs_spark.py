@@ -26,7 +26,7 @@ from tilth.model.types import quoted, spark_name
 from tilth.query.snapshots.predicates import AnyOf, Needs, Predicate, Undecided, leaf_name
 from tilth.warehouse import make_active, read_needs
 
-#: Words without one of which a statement rules no rows of a table out.
+#: Words of which a statement has at least one if it rules out rows of a table.
 PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
 #: Random digits in the names of a statement's views.
 _DIGITS = 12
@@ -53,12 +53,12 @@ def create_views(
     schemas: Sequence[Schema],
     shown: Sequence[Sequence[str] | None] | None = None,
 ) -> None:
-    """An empty temporary view for each table reference; its leaf's columns are called `n:column`.
+    """Create an empty temporary view for each table reference; its leaf's columns are called `n:column`.
 
-    `shown`: Spark SQL for each of its columns over the stored ones; None: it has those.
+    `shown`: Spark SQL for each column of the view over the stored ones; None: the view has the stored ones.
 
-    They may all be NULL, as those of the real rows may for the optimizer: else it would do without columns that it then
-    needs of those.
+    All columns are nullable, as the optimizer takes those of the real rows to be: otherwise it would leave out columns
+    here that it needs there.
     """
     texts = []
     projections = shown or [None] * len(names)
@@ -98,7 +98,7 @@ class _Scan(msgspec.Struct):
 _decoder = msgspec.json.Decoder(list[_Scan])
 
 
-def answered(find: Callable[[], T], otherwise: T, *, cause_id: str = "-") -> T:
+def call_optimizer(find: Callable[[], T], otherwise: T, *, cause_id: str = "-") -> T:
     """Call Spark's optimizer; return `otherwise` if its internals do not answer as expected."""
     try:
         return find()

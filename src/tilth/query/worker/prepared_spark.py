@@ -1,9 +1,9 @@
-"""A query's text with snapshots instead of its relations, and what is kept of it for the next time.
+"""A query's text with snapshots instead of its relations, prepared anew or by what is cached of it.
 
 Covers: relations, needs, snapshots and views of one query, on its way to a DataFrame. Does not cover: running it
-(spark.py), what is kept and for how long (query_cache.py).
+(spark.py), what is cached and for how long (query_cache.py).
 Always holds: what the optimizer does not say for certain rules out nothing; names and snapshots are the server's answer
-to this query, whatever is kept.
+to this query, whatever is cached.
 
 Tests: tests/integration/sql/test_sql_on_spark.py, tests/integration/sql/test_query_cache.py.
 """
@@ -28,9 +28,9 @@ from tilth.query.language.spark_errors import from_spark
 from tilth.query.snapshots import protocol
 from tilth.query.snapshots.predicates import Needs, nothing_known
 from tilth.query.worker.headings import headings
-from tilth.query.worker.hidden import ShownColumns, shown_columns, star_edits
-from tilth.query.worker.needs_spark import PREDICATE_WORDS, answered, create_views, find_needs, view_names
-from tilth.query.worker.plan_cache_spark import is_timeless, keep_plan, open_plan
+from tilth.query.worker.hidden import shown_columns, star_edits
+from tilth.query.worker.needs_spark import PREDICATE_WORDS, call_optimizer, create_views, find_needs, view_names
+from tilth.query.worker.plan_cache_spark import is_timeless, open_plan, retain_plan
 from tilth.query.worker.query_cache import PlanBasis, Preparation, QueryCache, QueryKey, may_cache_plan
 from tilth.query.worker.relations import (
     TIME_WORDS,
@@ -80,7 +80,7 @@ class PreparedQuery:
         cache: QueryCache,
         tasks: int | None = None,
     ) -> None:
-        """`tasks`: number of tasks that share a scan, for a query whose plan may be kept; None: it is not."""
+        """`tasks`: number of tasks that share a scan; None: the query's plan is not cached."""
         self._session = session
         self._mailbox = mailbox
         self._calls = calls
@@ -94,7 +94,6 @@ class PreparedQuery:
         self._is_insert = isinstance(task, protocol.InsertTask)
         #: Text sent to Spark, for the positions in its messages.
         self._sent = rewrite(task.text, [])
-        self._shown: list[ShownColumns] = []
         #: The instant of the whole query, where it was fixed before Spark ran it.
         self.now_us: int | None = None
         self.input_bytes = 0
@@ -119,7 +118,7 @@ class PreparedQuery:
         session = self._session
         for name, value in self._spark_settings.items():
             session.conf.set(name, value)
-        # For a cached text, nothing else would make it the session of this thread.
+        # Parsing would do this, and a cached text is not parsed.
         make_active(session)
         found = self._cache.relations(self._key)
         if found is None:
@@ -136,49 +135,46 @@ class PreparedQuery:
         nothing = nothing_known(len(resolved))
         with tracing.part("snapshot"):
             sources = self._calls.pin(self._query_id, (prepared.needs or nothing).predicates)
-        self._sent = rewrite(self._text, prepared.edits + times)
+        sent = self._sent = rewrite(self._text, prepared.edits + times)
         basis = self._basis(sources)
-        kept = None if basis is None else self._kept_frame(resolved, basis)
-        self._cache.note_plan(is_reused=kept is not None)
-        if kept is not None:
-            return kept
+        cached = None if basis is None else self._cached_frame(resolved, basis)
+        self._cache.note_plan(is_reused=cached is not None)
+        if cached is not None:
+            return cached
         self._put_views(prepared, sources)
-        self._sent = rewrite(self._text, prepared.edits + times)
-        frame = self._named(found, session.sql(self._sent.text), names)
-        if basis is not None:
-            handle = keep_plan(frame)
-            if handle is not None:
-                self._cache.add_plan(self._key, resolved, basis, handle)
+        # Views may need the optimizer, which gets another text.
+        self._sent = sent
+        frame = self._named(found, session.sql(sent.text), names)
+        handle = None if basis is None else retain_plan(frame)
+        if basis is not None and handle is not None:
+            self._cache.add_plan(self._key, resolved, basis, handle)
         return frame
 
     def _preparation(
         self, found: Relations, resolved: list[protocol.Resolved]
     ) -> tuple[Preparation, list[Edit], list[str] | None]:
-        """Return what follows from text and columns, with the edits that fix the time, and then the columns' names."""
-        kept = self._cache.preparation(self._key, resolved)
-        if kept is not None:
-            self._shown = kept.shown
-            return kept, [], None
+        """Return the preparation, the edits that fix the time, and the columns' names if there are such edits."""
+        cached = self._cache.preparation(self._key, resolved)
+        if cached is not None:
+            return cached, [], None
         views, known = view_names(len(resolved)), names_of(found, resolved)
-        self._shown = [shown_columns(one.schema, self._text) for one in resolved]
-        edits = edits_of(found, known, resolved, views) + star_edits(found, self._shown, known)
-        answer = answered(
-            lambda: self._needs(found, resolved, views, edits),
-            _Answer(nothing_known(len(resolved)), []),
-            cause_id=self._query_id,
-        )
-        prepared = Preparation(resolved=resolved, views=views, shown=self._shown, edits=edits, needs=answer.needs)
+        shown = [shown_columns(one.schema, self._text) for one in resolved]
+        edits = edits_of(found, known, resolved, views) + star_edits(found, shown, known)
+        prepared = Preparation(resolved=resolved, views=views, shown=shown, edits=edits, needs=None)
+        otherwise = _Answer(nothing_known(len(resolved)), [])
+        answer = call_optimizer(lambda: self._answer(found, prepared), otherwise, cause_id=self._query_id)
+        prepared = replace(prepared, needs=answer.needs)
         if answer.is_constant:
             self._cache.add_preparation(self._key, prepared)
         return prepared, answer.times, answer.names
 
     def _basis(self, sources: list[protocol.Source]) -> PlanBasis | None:
-        """Return what a plan over the sources depends on; None: it is not kept."""
+        """Return the basis of a plan over the sources; None: the plan is not cached."""
         if self._tasks is None or explains(self._text) or not is_timeless(self._text) or not may_cache_plan(sources):
             return None
         return PlanBasis(sources=sources, tasks=self._tasks, context=self._session.sparkContext)
 
-    def _kept_frame(self, resolved: list[protocol.Resolved], basis: PlanBasis) -> DataFrame | None:
+    def _cached_frame(self, resolved: list[protocol.Resolved], basis: PlanBasis) -> DataFrame | None:
         handle = self._cache.plan(self._key, resolved, basis)
         frame = None if handle is None else open_plan(self._session, handle)
         if handle is not None and frame is None:
@@ -189,13 +185,11 @@ class PreparedQuery:
 
     def _put_views(self, prepared: Preparation, sources: list[protocol.Source]) -> None:
         """Give the session a view of each source."""
-        views, resolved, nothing = prepared.views, prepared.resolved, nothing_known(len(sources))
-        needs = prepared.needs
+        needs, nothing = prepared.needs, nothing_known(len(sources))
         if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
-            needs = answered(
-                lambda: self._find_needs(resolved, views, prepared.edits), nothing, cause_id=self._query_id
-            )
-        for view, source, needed, shown in zip(views, sources, (needs or nothing).columns, prepared.shown, strict=True):
+            needs = call_optimizer(lambda: self._find_needs(prepared), nothing, cause_id=self._query_id)
+        columns = (needs or nothing).columns
+        for view, source, needed, shown in zip(prepared.views, sources, columns, prepared.shown, strict=True):
             rows = self._rows_of(source, needed)
             rows = rows if shown.projection is None else rows.selectExpr(*shown.projection)
             rows.createOrReplaceTempView(view)
@@ -205,30 +199,28 @@ class PreparedQuery:
         wanted = headings(found.nodes[0], self._text, lambda: frame.columns if names is None else names) or names
         return frame if wanted is None else frame.toDF(*wanted)
 
-    def _needs(
-        self, found: Relations, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]
-    ) -> _Answer:
+    def _answer(self, found: Relations, prepared: Preparation) -> _Answer:
         if not PREDICATE_WORDS.search(self._text):
             return _Answer(None, [], is_constant=True)
-        times = self._frozen_times(found, resolved)
+        times = self._frozen_times(found, prepared.resolved)
         names = None
         if times:
-            self._create_views(views, resolved)
-            self._sent = rewrite(self._text, edits)
+            self._create_views(prepared)
+            self._sent = rewrite(self._text, prepared.edits)
             names = self._session.sql(self._sent.text).columns
-        needs = self._find_needs(resolved, views, edits + (times or []))
+        needs = self._find_needs(prepared, times or [])
         if times is None:
-            return _Answer(replace(needs, predicates=nothing_known(len(resolved)).predicates), [])
+            return _Answer(replace(needs, predicates=nothing_known(len(prepared.resolved)).predicates), [])
         return _Answer(needs, times, names, is_constant=not times and is_timeless(self._text))
 
-    def _create_views(self, views: list[str], resolved: list[protocol.Resolved]) -> None:
-        schemas = [one.schema for one in resolved]
-        create_views(self._session, views, schemas, [shown.projection for shown in self._shown])
+    def _create_views(self, prepared: Preparation) -> None:
+        schemas = [one.schema for one in prepared.resolved]
+        create_views(self._session, prepared.views, schemas, [shown.projection for shown in prepared.shown])
 
-    def _find_needs(self, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]) -> Needs:
-        self._create_views(views, resolved)
-        self._sent = rewrite(self._text, edits)
-        return find_needs(self._session, self._sent.text, len(resolved))
+    def _find_needs(self, prepared: Preparation, times: Sequence[Edit] = ()) -> Needs:
+        self._create_views(prepared)
+        self._sent = rewrite(self._text, [*prepared.edits, *times])
+        return find_needs(self._session, self._sent.text, len(prepared.resolved))
 
     def _frozen_times(self, found: Relations, resolved: list[protocol.Resolved]) -> list[Edit] | None:
         """Return None if the query depends on the time in a way that cannot be fixed: it must not choose parts."""

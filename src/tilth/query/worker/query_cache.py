@@ -1,10 +1,10 @@
-"""Cache of what a worker knows of the queries it has run, for the next query of the same text. Pure.
+"""Cache of texts and plans of the queries that a worker has run, for the next query of the same text. Pure.
 
 Covers: texts that were parsed and checked, what they need of their tables, handles of plans; bounds, counters. Does not
 cover: making these (prepared_spark.py), what a handle is (plan_cache_spark.py).
-Always holds: what is kept is used only where everything that it depends on is the same: the text and the settings, for
-what its tables are their names and columns, for a plan each snapshot down to its files, and the JVM. Nothing is kept of
-a query that failed. Rights, limits and leases are those of each query itself.
+Always holds: a cached value is used only where all that it depends on is the same: of a text the settings and the names
+and columns of its tables, of a plan also each snapshot down to its files, and the JVM. Nothing is cached of a query
+that failed. Rights, limits and leases are those of each query itself.
 
 Tests: tests/integration/sql/test_query_cache.py.
 """
@@ -22,10 +22,11 @@ from tilth.query.snapshots.protocol import Resolved, Source
 from tilth.query.worker.hidden import ShownColumns
 from tilth.query.worker.relations import Edit, Relations
 
-#: Longest text, in characters, of which something is kept.
+#: Longest text, in characters, of which something is cached.
 TEXT_MAX = 32_768
-#: Nodes of all texts together, about half a kilobyte each.
-NODES_MAX = 50_000
+#: Cost of all texts together, in units of about half a kilobyte; see `_CachedText.cost`.
+TEXT_COST_MAX = 50_000
+_COST_CHARACTERS = 512
 PLANS_MAX = 64
 #: Files of one plan, and of all plans together, about half a kilobyte each in the JVM.
 PLAN_FILES_MAX = 10_000
@@ -45,7 +46,7 @@ class QueryKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """Facts that follow from a text and the columns of its tables, whenever it runs."""
+    """Facts that follow from a text and the columns of its tables, at any time."""
 
     resolved: list[Resolved]
     #: Names of the views that stand for the relations.
@@ -88,17 +89,24 @@ class QueryCacheStats:
         "tilth_query_texts_prepared_total", "Queries whose text had to be parsed, checked and prepared."
     )
     plans_reused: int = counter(
-        "tilth_query_plans_reused_total", "Queries that ran by a plan that was kept: their tables had not changed."
+        "tilth_query_plans_reused_total", "Queries that ran by a cached plan: their tables had not changed."
     )
     plans_made: int = counter("tilth_query_plans_made_total", "Queries that Spark had to analyze and optimize.")
-    texts: int = gauge("tilth_query_texts_cached", "Texts of queries that are kept.")
-    plans: int = gauge("tilth_query_plans_cached", "Plans of queries that are kept.")
+    texts: int = gauge("tilth_query_texts_cached", "Texts of queries in the cache.")
+    plans: int = gauge("tilth_query_plans_cached", "Plans of queries in the cache.")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _CachedText:
     found: Relations
     prepared: Preparation | None = None
+
+    @property
+    def cost(self) -> int:
+        """Memory of its nodes, its characters and the columns of its tables."""
+        tables = [] if self.prepared is None else self.prepared.resolved
+        columns = sum(len(table.schema.all_columns) for table in tables)
+        return len(self.found.nodes) + len(self.found.text) // _COST_CHARACTERS + columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +121,10 @@ class QueryCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: The one used last is the last.
+        #: The text used last is the last.
         self._texts: OrderedDict[QueryKey, _CachedText] = OrderedDict()
         self._plans: OrderedDict[QueryKey, _CachedPlan] = OrderedDict()
-        self._nodes = 0
+        self._text_cost = 0
         self._files = 0
         self._reused_texts = self._prepared_texts = self._reused_plans = self._made_plans = 0
 
@@ -132,32 +140,28 @@ class QueryCache:
             )
 
     def relations(self, key: QueryKey) -> Relations | None:
-        """Return what a parsed and checked text contains; None: it is not kept."""
+        """Return the relations of a text that was parsed and checked; None: it is not cached."""
         with self._lock:
-            kept = self._texts.get(key)
-            if kept is None:
+            cached = self._texts.get(key)
+            if cached is None:
                 return None
             self._texts.move_to_end(key)
-            return kept.found
+            return cached.found
 
     def add_relations(self, key: QueryKey, found: Relations) -> None:
-        """Keep a text that was parsed and has passed all checks."""
-        nodes = len(found.nodes)
-        if len(key.text) > TEXT_MAX or nodes > NODES_MAX:
+        """Cache a text that was parsed and has passed all checks."""
+        added = _CachedText(found)
+        if len(key.text) > TEXT_MAX or added.cost > TEXT_COST_MAX:
             return
         with self._lock:
-            if key in self._texts:
-                return
-            self._texts[key] = _CachedText(found)
-            self._nodes += nodes
-            while self._nodes > NODES_MAX:
-                self._nodes -= len(self._texts.popitem(last=False)[1].found.nodes)
+            if key not in self._texts:
+                self._put_text(key, added)
 
     def preparation(self, key: QueryKey, resolved: list[Resolved]) -> Preparation | None:
         """Return the preparation of a text over tables with these names and columns."""
         with self._lock:
-            kept = self._texts.get(key)
-        prepared = None if kept is None else kept.prepared
+            cached = self._texts.get(key)
+        prepared = None if cached is None else cached.prepared
         is_same = prepared is not None and prepared.resolved == resolved
         with self._lock:
             self._reused_texts += is_same
@@ -165,23 +169,31 @@ class QueryCache:
         return prepared if is_same else None
 
     def add_preparation(self, key: QueryKey, prepared: Preparation) -> None:
-        """Keep the preparation of a text that is kept."""
+        """Cache the preparation of a text that is cached."""
         with self._lock:
-            kept = self._texts.get(key)
-            if kept is not None:
-                kept.prepared = prepared
+            if key in self._texts:
+                former = self._texts.pop(key)
+                self._text_cost -= former.cost
+                self._put_text(key, _CachedText(former.found, prepared))
+
+    def _put_text(self, key: QueryKey, text: _CachedText) -> None:
+        """Add a text as the one used last; those used longest ago go. The lock is held."""
+        self._texts[key] = text
+        self._text_cost += text.cost
+        while self._text_cost > TEXT_COST_MAX:
+            self._text_cost -= self._texts.popitem(last=False)[1].cost
 
     def plan(self, key: QueryKey, resolved: list[Resolved], basis: PlanBasis) -> Java | None:
-        """Return the handle of the plan with this basis; one with another basis goes."""
+        """Return the handle of the plan with this basis; remove a plan with another basis."""
         with self._lock:
-            kept = self._plans.get(key)
-        is_same = kept is not None and kept.resolved == resolved and kept.basis.is_same(basis)
+            cached = self._plans.get(key)
+        is_same = cached is not None and cached.resolved == resolved and cached.basis.is_same(basis)
         with self._lock:
             if is_same and key in self._plans:
                 self._plans.move_to_end(key)
-            elif kept is not None and self._plans.get(key) is kept:
+            elif cached is not None and self._plans.get(key) is cached:
                 self._remove_plan(key)
-        return kept.handle if kept is not None and is_same else None
+        return cached.handle if cached is not None and is_same else None
 
     def note_plan(self, *, is_reused: bool) -> None:
         """Count a query by where its plan came from."""
@@ -190,7 +202,7 @@ class QueryCache:
             self._made_plans += not is_reused
 
     def add_plan(self, key: QueryKey, resolved: list[Resolved], basis: PlanBasis, handle: Java) -> None:
-        """Keep the plan of a query that is right; another one of its text goes, and those used longest ago."""
+        """Cache the plan of a query; remove another one of its text, and those used longest ago."""
         if basis.files > PLAN_FILES_MAX or len(key.text) > TEXT_MAX:
             return
         with self._lock:
@@ -205,7 +217,7 @@ class QueryCache:
                 self._remove_plan(next(iter(self._plans)))
 
     def remove_plan(self, key: QueryKey) -> None:
-        """Forget a plan that cannot be used any more."""
+        """Remove a plan that cannot be used any more."""
         with self._lock:
             if key in self._plans:
                 self._remove_plan(key)
@@ -215,8 +227,9 @@ class QueryCache:
 
 
 def may_cache_plan(sources: Sequence[Source]) -> bool:
-    """Return whether a plan over these sources may be used again: all of them are files without changes over them, of
-    one copy each."""
+    """Return whether a plan over these sources may be used again: all are files of one copy each, without deltas or row
+    segments.
+    """
     return all(
         source.snapshot is not None
         and source.root is not None

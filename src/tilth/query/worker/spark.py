@@ -76,14 +76,13 @@ class QueryRunner:
         replay: RunReplayOrder,
         verify: RunVerifyOrder,
         *,
-        cache: QueryCache | None = None,
+        cache: QueryCache,
     ) -> None:
-        """`cache`: of what this process knows of its queries; None: an empty one."""
         self._calls = calls
         self._check_view = check_view
         self._replay = replay
         self._verify = verify
-        self._cache = cache or QueryCache()
+        self._cache = cache
 
     def __call__(self, context: TaskContext) -> TaskResult:
         task = msgspec.msgpack.decode(context.spec.payload, type=protocol.WorkerTask)
@@ -230,11 +229,10 @@ def _change(context: TaskContext, task: protocol.ChangeTask) -> TaskResult:
 class InsertRunner:
     """The runner of INSERT tasks."""
 
-    def __init__(self, calls: protocol.QueryCalls, write_body: WriteBody, *, cache: QueryCache | None = None) -> None:
-        """`cache`: of what this process knows of its queries; None: an empty one."""
+    def __init__(self, calls: protocol.QueryCalls, write_body: WriteBody, *, cache: QueryCache) -> None:
         self._calls = calls
         self._write_body = write_body
-        self._cache = cache or QueryCache()
+        self._cache = cache
 
     def __call__(self, context: TaskContext) -> TaskResult:
         task = msgspec.msgpack.decode(context.spec.payload, type=protocol.InsertPayload)

@@ -25,10 +25,13 @@ import scala.Option;
  * generated code, which knows no generics; see spark.py.
  */
 public class FileRelation {
+    // More than the statuses of any list of files weigh: from a cache that is full, Spark drops some and lists the folder.
+    private static final long CACHE_BYTES = 1L << 50;
+
     /**
      * Return the rows of the files as a Dataset. `schema` is JSON, `options` are names and values in turns and `folders`
      * the folders of the files, with NUL behind each; `statuses` has a Hadoop ArrayWritable of FileStatus for each
-     * folder. `count` and `size`: files, and bytes in them. `cacheBytes`: as `_CACHE_BYTES` of spark.py.
+     * folder. `count` and `size`: files, and bytes in them.
      */
     public Object frame(
         Object session,
@@ -37,12 +40,11 @@ public class FileRelation {
         String folders,
         byte[] statuses,
         int count,
-        long size,
-        long cacheBytes
+        long size
     ) throws Exception {
         SparkSession spark = (SparkSession) session;
         // The session's cache is shared, bounded, and may be switched off.
-        FileStatusCache cache = new SharedInMemoryCache(cacheBytes, -1L).createForNewClient();
+        FileStatusCache cache = new SharedInMemoryCache(CACHE_BYTES, -1L).createForNewClient();
         DataInputStream in = new DataInputStream(new ByteArrayInputStream(statuses));
         List paths = new ArrayList();
         String[] names = folders.split("\0");

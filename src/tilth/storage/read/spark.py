@@ -81,8 +81,6 @@ __all__ = [
 _BLOCK_BYTES = 128 << 20
 _FILE_PERMISSION = 0o644
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
-#: More than the statuses of any list of files weigh: from a cache that is full, Spark drops some and lists the folder.
-_CACHE_BYTES = 1 << 50
 #: Ends each text on its way to FileRelation.java.
 _END = "\0"
 #: Column of a masked scan: the file's modification time, which identifies the file.
@@ -360,7 +358,6 @@ def _indexed(
         b"".join(_statuses(each, first_number) for each in sources),
         len(files),
         sum(file.size for file in files),
-        _CACHE_BYTES,
     )
     return DataFrame(frame, session)
 

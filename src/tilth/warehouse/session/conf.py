@@ -79,7 +79,7 @@ _CONSTANT = {
 }
 
 #: Twenty times the default: a start runs much code a little, and the optimizing compiler would take half of the
-#: processor from it. What is hot reaches it milliseconds later (docs/design/0006-measured.md#starts).
+#: processor from it. Hot code reaches it milliseconds later (docs/design/0006-measured.md#starts).
 _LATE_COMPILER = (
     "-XX:Tier4InvocationThreshold=100000",
     "-XX:Tier4MinInvocationThreshold=12000",

@@ -1,7 +1,7 @@
 """The first session of a JVM, from which all others are created.
 
-Spark searches all jars for extensions of its sessions and applies them when it creates the first one. Of its own jars
-only that for machine learning has one: its functions are not in the allow list, so no text can call them, and
+Spark searches all jars for extensions of its sessions and applies them when it creates the first one. One of
+its own jars has one, that for machine learning: its functions are not in the allow list, so no text can call them, and
 registering them takes a sixth of a JVM's processor time until its first answers.
 
 Covers: creating that session without this extension. Does not cover: extensions of other jars and those of the

@@ -1,4 +1,4 @@
-"""What is kept of queries: it is found where all that it depends on is the same, and it has bounds."""
+"""The cache of queries: a value is found where all that it depends on is the same, and bounds hold."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_plans_of_a_lost_jvm_go() -> None:
     assert queries.stats().plans == 1
 
 
-def test_what_is_kept_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_cache, "NODES_MAX", 10)
+def test_texts_and_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_cache, "TEXT_COST_MAX", 10)
     monkeypatch.setattr(query_cache, "PLANS_MAX", 3)
     monkeypatch.setattr(query_cache, "PLAN_FILES_MAX", 2)
     monkeypatch.setattr(query_cache, "FILES_MAX", 4)
@@ -119,6 +119,26 @@ def test_what_is_kept_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert queries.stats().plans == 2
 
 
+def test_long_texts_and_wide_tables_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_cache, "TEXT_COST_MAX", 10)
+    queries = QueryCache()
+    wide = Schema(columns=tuple(Column(id=n, name=f"c{n}", type=Simple(Kind.INT64)) for n in range(1, 5)))
+    resolved = [msgspec.structs.replace(RESOLVED[0], schema=wide)]
+    for number in range(4):
+        queries.add_relations(key(str(number)), relations())
+        # Adding it twice costs no more than once.
+        queries.add_preparation(key(str(number)), prepared(resolved))
+        queries.add_preparation(key(str(number)), prepared(resolved))
+    assert queries.stats().texts == 2
+    assert queries.preparation(key("3"), resolved) is not None
+    queries.add_relations(key("long"), Relations("x" * 512 * 9, [], relations().nodes, frozenset()))
+    assert queries.stats().texts == 1
+    assert queries.relations(key("long")) is not None
+    # Its preparation exceeds the whole cache.
+    queries.add_preparation(key("long"), prepared(resolved))
+    assert queries.stats().texts == 0
+
+
 def test_the_plan_used_longest_ago_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_cache, "PLANS_MAX", 2)
     queries, same = QueryCache(), basis(source("a"))
@@ -130,7 +150,7 @@ def test_the_plan_used_longest_ago_goes_first(monkeypatch: pytest.MonkeyPatch) -
     assert queries.plan(key("a"), RESOLVED, same) == "a"
 
 
-def test_only_plans_over_plain_files_are_kept() -> None:
+def test_only_plans_over_plain_files_are_cached() -> None:
     plain = source("a")
     assert plain.snapshot is not None
     assert plain.root is not None

@@ -28,16 +28,17 @@ import org.apache.spark.sql.types.TimestampType;
 import scala.collection.Iterator;
 
 /**
- * Keeps what Spark's analyzer and optimizer made of a query, and opens it again in another session with the same
- * settings. Compiled by the compiler that Spark uses for generated code, which knows no generics; see plan_cache_spark.py.
+ * Retains the plans that Spark's analyzer and optimizer made of a query, and opens them again in another session with
+ * the same settings. Compiled by the compiler that Spark uses for generated code, which knows no generics; see
+ * plan_cache_spark.py.
  *
- * Always holds: only a plan that means the same at any time is kept: it reads files alone, and has nothing random and
- * nothing of the time or the session; a kept plan is never changed, since Spark plans a copy of it. The collector of the
- * JVM takes kept plans away before memory ends.
+ * Always holds: only a plan that means the same at any time is retained: it reads files alone, and has nothing random
+ * and nothing of the time or the session; a retained plan is never changed, since Spark plans a copy of it. The garbage
+ * collector of the JVM removes retained plans before memory ends.
  */
-public class PlanKeeper {
-    /** Return what can be opened again, or null where the query may mean something else the next time. */
-    public Object keep(Object dataset) {
+public class CachedPlans {
+    /** Return a handle of the query's plans, or null where the query may mean something else the next time. */
+    public Object retain(Object dataset) {
         Dataset rows = (Dataset) dataset;
         QueryExecution execution = rows.queryExecution();
         LogicalPlan analyzed = execution.analyzed();
@@ -46,16 +47,16 @@ public class PlanKeeper {
         }
         LogicalPlan plain = (LogicalPlan) analyzed.clone();
         plain.unsetTagValue(Dataset.DATASET_ID_TAG());
-        return new Kept(new Plans(plain, execution.optimizedPlan(), rows.encoder()));
+        return new Handle(new Plans(plain, execution.optimizedPlan(), rows.encoder()));
     }
 
-    /** Return the rows of what was kept as a Dataset of the session, or null where it is gone. */
-    public Object open(Object kept, Object session) {
-        Plans plans = (Plans) ((Kept) kept).plans.get();
+    /** Return the rows of retained plans as a Dataset of the session, or null where the plans are gone. */
+    public Object open(Object handle, Object session) {
+        Plans plans = (Plans) ((Handle) handle).plans.get();
         if (plans == null) {
             return null;
         }
-        return new Dataset(new KeptExecution((SparkSession) session, plans), plans.encoder);
+        return new Dataset(new CachedExecution((SparkSession) session, plans), plans.encoder);
     }
 
     private static final class Plans {
@@ -71,20 +72,20 @@ public class PlanKeeper {
     }
 
     /** The plans of a query for as long as the JVM has memory for them. */
-    public static final class Kept {
+    public static final class Handle {
         final SoftReference plans;
 
-        Kept(Plans plans) {
+        Handle(Plans plans) {
             this.plans = new SoftReference(plans);
         }
     }
 
     /** An execution that is analyzed and optimized already. */
-    public static final class KeptExecution extends QueryExecution {
+    public static final class CachedExecution extends QueryExecution {
         private final LogicalPlan analyzed;
         private final LogicalPlan optimized;
 
-        KeptExecution(SparkSession session, Plans plans) {
+        CachedExecution(SparkSession session, Plans plans) {
             super(
                 session,
                 plans.analyzed,
@@ -113,7 +114,7 @@ public class PlanKeeper {
         }
     }
 
-    /** Search for what may mean something else the next time. */
+    /** Search for expressions and relations that may mean something else the next time. */
     private static final class Search {
         private final Set seen = Collections.newSetFromMap(new IdentityHashMap());
 
@@ -172,7 +173,7 @@ public class PlanKeeper {
             return true;
         }
 
-        /** Return whether a constant text becomes a time without being one in digits: 'now' and its kin may. */
+        /** Return whether a constant text becomes a time without being one in digits: 'now' and 'today' may. */
         private boolean isTimeWord(Expression expression) {
             if (!(expression instanceof Cast)) {
                 return false;
