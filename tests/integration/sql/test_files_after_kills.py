@@ -86,7 +86,7 @@ def test_files_are_loaded_and_written_once_whatever_is_killed(node: NodeProcess,
 
 
 def check_export(node: NodeProcess, folder: Path, left: set[str]) -> None:
-    """It is written whole, without the files that a killed one has left."""
+    """Check that the export is whole, without files of the one that was killed."""
     assert f"{3 * ROWS} rows" in node.connection.sql(f"EXPORT TABLE t TO '{folder}/out' FORMAT JSON").summary.message
     names = {path.name for path in (folder / "out").glob("part-*")}
     manifest = json.loads((folder / "out" / "_manifest.json").read_text())
@@ -97,7 +97,7 @@ def check_export(node: NodeProcess, folder: Path, left: set[str]) -> None:
 
 
 def check_pipe(node: NodeProcess, folder: Path) -> None:
-    """It has loaded each good file once, and names the bad one, which it loads when it is corrected."""
+    """Check that the pipe loads each good file once, names the bad one, and loads it once it is corrected."""
     sql = node.connection.sql
 
     def has(files: int) -> bool:

@@ -65,7 +65,7 @@ class Background:
         self.seconds = time.monotonic() - started
 
     def code(self, seconds_max: float = ANSWER_SECONDS_MAX) -> str:
-        """Return that of its error, which comes soon."""
+        """Return the code of the error; empty: it has ended well."""
         self._thread.join(seconds_max)
         assert not self._thread.is_alive()
         return self.error.code if self.error is not None else ""
@@ -242,7 +242,7 @@ def test_an_update_that_waits_for_an_alter_changes_nothing(node: NodeProcess) ->
     assert node.value("SELECT count(*) FROM u WHERE v = 7") == 0
 
 
-def test_an_insert_that_waits_for_its_group_is_not_stored(node: NodeProcess) -> None:
+def test_an_insert_that_waits_for_its_batch_is_not_stored(node: NodeProcess) -> None:
     node.connection.sql("CREATE TABLE g (k BIGINT) ENGINE = MergeTree ORDER BY k SETTINGS memory_buffer = 1")
     slow = "SETTINGS async_insert_busy_timeout_ms = 60000"
     leader = Background(node, f"INSERT INTO g {slow} VALUES (1)")

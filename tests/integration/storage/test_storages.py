@@ -227,7 +227,7 @@ def test_a_replica_that_has_lost_everything_is_filled_on_demand_only(replicas: R
     wait_until(lambda: replicas.sql(state) == [("away",)], "the loss to be seen")
     replicas.sql("INSERT INTO lost VALUES (2000, 'x')")
     assert replicas.sql("SELECT count(*) FROM lost WHERE id >= 0") == [(1001,)]
-    # It may be a disk that is not mounted.
+    # An empty folder may be a disk that is not mounted.
     assert list(one.iterdir()) == []
     replicas.sql(f"ALTER STORAGE r RESTORE REPLICA '{one}'")
     wait_until(lambda: replicas.sql(state) == [("ok",)], "the replica to be filled")
@@ -282,7 +282,7 @@ def test_what_is_wrong_is_refused_by_name(replicas: Replicas) -> None:
 
 
 def test_a_replica_gives_way_to_another_and_one_is_added_under_load(replicas: Replicas) -> None:
-    """It changes the storage of all. Rows come in all the time, by work that began before, too."""
+    """This test changes the storage of all tables, while rows come in, also of work that began before."""
     make(replicas, "moved")
     one, two = replicas.folders
     four, five = (one.parent / name for name in ("four", "five"))
