@@ -2,10 +2,10 @@
 
     python -m bench.ingest_limit [--kit DIR] [--work DIR] [--rows 500000] [--bootstrap HOST:PORT]
 
-The topic is that of bench_ingest. Each stage is the code of a round's task, run over what the stage before has made:
-fetch, decode, the checks of a view that picks columns, sort, encode (Parquet without compression), compress (what zstd
-takes on top), sync (what waiting for the disk takes on top, by the clock), commit (a small durable commit of the
-catalog, by the clock). The best of several runs counts. `together` is a task that does all of them.
+The topic is that of bench_ingest. Each stage is code of a round's task over the results of the stage before: fetch,
+decode, the checks of a view that picks columns, sort, encode (Parquet without compression), compress (the additional
+time with zstd), sync (the additional time with a wait for the disk, by the clock), commit (a small durable commit of
+the catalog, by the clock). The best of several runs counts. `together` is a task with all stages but the commit.
 
 Limits: a copy of the messages in memory; zstd of the same columns with nothing else; the disk with writes of 1 MiB and
 one fsync for each file. Processor time is that of the whole process, the threads of the Kafka client among them.
@@ -55,7 +55,7 @@ DECODE_GOAL = 250.0
 
 
 class Stages:
-    """The stages over one topic; each keeps what it has made for the next."""
+    """The stages over one topic; each retains its results for the next."""
 
     def __init__(self, topic: dict[str, Any], bootstrap: str, folder: Path) -> None:
         columns = [Column(id=i, name=n, type=Simple(k)) for i, (n, k) in enumerate(COLUMNS.items(), start=1)]
@@ -201,7 +201,7 @@ def stage_seconds(stages: Stages, folder: Path) -> dict[str, float]:
 
 
 def limits(stages: Stages, folder: Path) -> dict[str, tuple[float, str]]:
-    """Return the seconds that the machine takes at least, by stage, and for what."""
+    """Return the least seconds of the machine and their meaning, by stage."""
     messages = [message.value() or b"" for each in stages.fetched for message in each.messages]
 
     def copy() -> None:

@@ -66,7 +66,7 @@ def facts(decoded: Decoded) -> Any:
 
 
 def check(number: int, values: list[bytes | None]) -> None:
-    # New ones: a decoder that has met many doubtful messages does without the kernel for a while.
+    # Each call has new decoders, because one that has met many doubtful messages leaves out the kernel for a while.
     with_kernel, without = both(**KINDS_OF_DECODERS[number])
     messages = [FakeMessage(offset, value) for offset, value in enumerate(values)]
     for _ in range(2):
@@ -167,7 +167,7 @@ _digits = st.text("0123456789", min_size=1, max_size=22)
             st.integers(0, 2**64 - 1).map(lambda bits: repr(struct.unpack("d", struct.pack("Q", bits))[0])),
             st.builds("{}{}.{}".format, st.sampled_from(["", "-"]), _digits, _digits),
             st.builds("{}.{}{}{}".format, _digits, _digits, st.sampled_from(["e", "E+", "e-"]), st.integers(0, 400)),
-            # Halfway between two doubles, and next to it.
+            # Ties between two doubles, and their neighbours.
             st.builds(lambda k, d: str(2 * (2**53 + k) + 1 + d), st.integers(0, 2**40), st.sampled_from([0, 0, 1, -1])),
             st.integers(-(2**65), 2**65).map(str),
         ),

@@ -222,8 +222,7 @@ class BlockReader:
         shape = (len(self._columns), count)
         output = _Output(
             values=np.empty(shape, np.int64),
-            # At least one, which no column uses.
-            ends=np.empty((int(self._rules[:, cells.ENDS_ROW].max(initial=0)) + 1, count), np.int64),
+            ends=np.empty((int(self._rules[:, cells.ENDS_ROW].max()) + 1, count), np.int64),
             states=np.zeros(shape, np.uint8),
             doubts=np.zeros(count, np.uint8),
         )
