@@ -11,31 +11,35 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from rocksdict import Rdict, WriteBatch
+from rocksdict import Rdict
 
 from tilth.catalog import RocksKV
 
 
-class FailingSyncs:
-    """The database of a store whose log cannot be synced any more after some syncs; its folder is read-only then."""
+class ReplacedDatabase:
+    """A database in front of that of a store; a subclass changes some of its calls."""
 
-    def __init__(
-        self, kv: RocksKV, patch: pytest.MonkeyPatch, *, good: int = 0, error: BaseException | None = None
-    ) -> None:
-        self._kv = kv
+    def __init__(self, kv: RocksKV) -> None:
         self._db = kv._db
-        self._patch = patch
-        self._good = good
-        self._error = error or Exception("IO error: While fdatasync: Input/output error")
-        #: Sizes of the log's files when they were last synced.
-        self._synced = log_sizes(kv)
         kv._db = cast("Rdict", self)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._db, name)
 
-    def write(self, batch: WriteBatch) -> None:
-        self._db.write(batch)
+
+class FailingSyncs(ReplacedDatabase):
+    """The database of a store whose log cannot be synced any more after some syncs; its folder is read-only then."""
+
+    def __init__(
+        self, kv: RocksKV, patch: pytest.MonkeyPatch, *, good: int = 0, error: BaseException | None = None
+    ) -> None:
+        super().__init__(kv)
+        self._kv = kv
+        self._patch = patch
+        self._good = good
+        self._error = error or Exception("IO error: While fdatasync: Input/output error")
+        #: Sizes of the log's files when they were last synced.
+        self._synced = log_sizes(kv)
 
     def flush_wal(self, sync: bool) -> None:
         assert sync
@@ -47,7 +51,7 @@ class FailingSyncs:
         self._synced = log_sizes(self._kv)
 
     def after_power_loss(self, folder: Path) -> RocksKV:
-        """The store as the disk has it, in a new folder."""
+        """Return the store as the disk has it, in a new folder."""
         return after_power_loss(self._kv, folder, self._synced)
 
 
@@ -57,10 +61,10 @@ def log_sizes(kv: RocksKV) -> dict[str, int]:
 
 
 def after_power_loss(kv: RocksKV, folder: Path, synced: Mapping[str, int]) -> RocksKV:
-    """A copy of the store, with those bytes of its log's files."""
+    """Return a copy of the store with so many bytes of each file of its log."""
     folder.mkdir()
     for name in os.listdir(kv.path):
-        # Whoever closes a file of that name gives the lock up.
+        # Closing a file of that name would release the lock.
         if name != "LOCK":
             shutil.copy(os.path.join(kv.path, name), folder)
     for name, size in synced.items():

@@ -157,7 +157,7 @@ class SequenceWorld:
     def open_kv(self, folder: str) -> KeyValue:
         """RocksDB without a sync: processes die here, machines do not. A test may put another store in its place."""
         kv = RocksKV(folder, cache_bytes=1 << 20)
-        kv._sync.sync = False
+        kv._is_synced = False
         return kv
 
     def _open(self) -> None:

@@ -64,8 +64,8 @@ CATALOG: tuple[Mutant, ...] = (
         name="log-without-sync",
         breaks="a commit does not wait for RocksDB's log",
         path="src/tilth/catalog/kv/rocksdb.py",
-        old="self._sync.sync = True",
-        new="self._sync.sync = False",
+        old="self._db.flush_wal(self._is_synced)",
+        new="self._db.flush_wal(False)",
         tests=("tests/integration/catalog/test_rocksdb_kv.py::test_each_commit_waits_for_the_disk",),
     ),
     Mutant(

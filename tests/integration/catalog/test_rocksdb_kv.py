@@ -10,12 +10,13 @@ import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
-from rocksdict import Rdict, WriteBatch
+from rocksdict import WriteBatch
 
-from tests.failing_syncs import FailingSyncs, after_power_loss, log_sizes, make_read_only
+from tests.failing_syncs import FailingSyncs, ReplacedDatabase, after_power_loss, log_sizes, make_read_only
+from tests.panics import PanicError
+from tests.waiting import MOMENT, wait_until
 from tilth.base.errors import CorruptError, UnknownOutcomeError
 from tilth.base.full import StoreFullError
 from tilth.base.rand import new_rng
@@ -86,16 +87,13 @@ def test_commits_of_one_write_see_each_other_and_have_versions_of_their_own(tmp_
     assert again.commit([], {b"b": b""}, []) == Landed(old.version + 3)
 
 
-class SlowDisk:
-    """A database whose log waits for the disk until it is let go; then it fails, if it is told to."""
+class SlowDisk(ReplacedDatabase):
+    """A database whose log waits for the disk until `may_go_on`, and then fails with the error, if one is given."""
 
-    def __init__(self, db: Rdict, error: Exception | None = None) -> None:
-        self._db = db
+    def __init__(self, kv: RocksKV, error: Exception | None = None) -> None:
+        super().__init__(kv)
         self._error = error
         self.is_waiting, self.may_go_on = threading.Event(), threading.Event()
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._db, name)
 
     def flush_wal(self, sync: bool) -> None:
         assert sync
@@ -108,9 +106,7 @@ class SlowDisk:
 
 def at_the_gate(kv: RocksKV, seen: list[object]) -> None:
     """Returns when a reader waits for the end of a write, or has seen something."""
-    over = threading.Event()
-    while not kv._gate.entrance.locked() and not seen:
-        over.wait(0.001)
+    wait_until(lambda: kv._gate.entrance.locked() or seen, first_pause=MOMENT)
 
 
 def read_by_get(kv: RocksKV) -> bytes:
@@ -138,8 +134,7 @@ READS = [read_by_get, read_by_view, read_by_scan]
 def test_nobody_sees_a_commit_that_the_disk_does_not_have(tmp_path: Path, read: Callable[[RocksKV], bytes]) -> None:
     kv = RocksKV(str(tmp_path))
     kv.commit([], {b"a": b"old"}, [])
-    disk = SlowDisk(kv._db)
-    kv._db = cast("Rdict", disk)
+    disk = SlowDisk(kv)
     seen: list[object] = []
     threads = [threading.Thread(target=kv.commit, args=([], {b"a": b"new"}, []))]
     with kv.view() as before:
@@ -166,8 +161,7 @@ def test_who_waits_for_a_sync_that_fails_is_told_what_to_do(
 ) -> None:
     kv = RocksKV(str(tmp_path / "kv"))
     kv.commit([], {b"a": b"old"}, [])
-    disk = SlowDisk(kv._db, OSError("IO error: no sync"))
-    kv._db = cast("Rdict", disk)
+    disk = SlowDisk(kv, OSError("IO error: no sync"))
     seen: list[object] = []
 
     def run() -> None:
@@ -193,9 +187,8 @@ def test_who_waits_for_a_sync_that_fails_is_told_what_to_do(
 
 def test_a_log_that_cannot_be_synced_is_a_failed_write(tmp_path: Path) -> None:
     kv = RocksKV(str(tmp_path))
-    disk = SlowDisk(kv._db, OSError("IO error: no sync"))
+    disk = SlowDisk(kv, OSError("IO error: no sync"))
     disk.may_go_on.set()
-    kv._db = cast("Rdict", disk)
     # Its batch is in the log all the same, as the database shows when it is opened anew.
     assert isinstance(kv.commit([], {b"a": b"1"}, []), Landed)
     found = kv.get(b"a")
@@ -242,18 +235,13 @@ def test_after_a_sync_that_failed_nobody_reads_its_batch_until_the_disk_has_it(
 def test_a_batch_that_the_log_has_lost_was_not_applied(tmp_path: Path) -> None:
     kv = RocksKV(str(tmp_path))
     kv.commit([], {b"a": b"old"}, [])
-    disk = SlowDisk(kv._db, OSError("IO error: no sync"))
+    disk = SlowDisk(kv, OSError("IO error: no sync"))
     disk.may_go_on.set()
     disk.write = lambda _: None  # type: ignore[attr-defined]
-    kv._db = cast("Rdict", disk)
     with pytest.raises(StoreIOError, match="nothing was applied"):
         kv.commit([], {b"a": b"new"}, [])
     assert read_by_get(kv) == b"old"
     assert isinstance(kv.commit([], {b"a": b"new"}, []), Landed)
-
-
-class PanicError(BaseException):
-    """As a library in Rust raises it."""
 
 
 @pytest.mark.parametrize("error", [PanicError(), KeyboardInterrupt()])
@@ -270,7 +258,7 @@ def test_a_batch_whose_write_was_interrupted_is_read_when_the_disk_has_it(
             disk._db.write(batch)
             disk.flush_wal(True)
 
-        disk.write = write  # type: ignore[method-assign]
+        disk.write = write  # type: ignore[attr-defined]
     with pytest.raises(type(error)):
         kv.commit([], {b"a": b"new"}, [])
     assert_nothing_is_answered(kv)
@@ -291,7 +279,7 @@ def test_a_batch_that_the_log_refuses_leaves_the_store_readable(
     def write(batch: WriteBatch) -> None:
         raise Exception("IO error: No space left on device")
 
-    disk.write = write  # type: ignore[method-assign]
+    disk.write = write  # type: ignore[attr-defined]
     make_read_only(monkeypatch)
     assert isinstance(kv.commit([], {b"a": b"new"}, []), Unknown)
     with pytest.raises(StoreIOError):
@@ -305,13 +293,7 @@ def test_a_batch_that_the_log_refuses_leaves_the_store_readable(
 
 
 def test_a_damaged_key_fails_only_the_commit_that_needs_it(tmp_path: Path) -> None:
-    class Damaged:
-        def __init__(self, db: Rdict) -> None:
-            self._db = db
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(self._db, name)
-
+    class Damaged(ReplacedDatabase):
         def get(self, key: bytes) -> object:
             if key == b"bad":
                 raise Exception("Corruption: block checksum mismatch")
@@ -319,7 +301,7 @@ def test_a_damaged_key_fails_only_the_commit_that_needs_it(tmp_path: Path) -> No
             return self._db.get(key)
 
     kv = RocksKV(str(tmp_path))
-    kv._db = cast("Rdict", Damaged(kv._db))
+    Damaged(kv)
     found = kv.commit_all(
         [
             Commit([Absent(b"a")], {b"a": b"1"}, []),

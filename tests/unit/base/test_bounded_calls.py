@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.panics import PanicError
 from tilth.base.bounded_calls import BoundedCalls, CallAnswered, CallFailed, CallSilent
 from tilth.base.clock import SystemClock
 from tilth.base.units import show_time
@@ -13,10 +14,6 @@ from tilth.health import HEALTH_SECONDS_MAX, known_states
 from tilth.testing import ManualClock
 
 ADDRESSES = {"catalog": "postgresql://db:5432/tilth", "disk": "/data"}
-
-
-class PanicError(BaseException):
-    """A panic as PyO3 raises it, which is no Exception."""
 
 
 class Passing(ManualClock):

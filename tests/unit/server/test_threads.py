@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from tests.panics import PanicError
 from tests.waiting import wait_until
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.server.threads import CallThreads
@@ -48,9 +49,6 @@ def test_an_error_is_raised_where_it_is_awaited_and_nowhere_else() -> None:
 
 
 def test_what_is_no_exception_becomes_one() -> None:
-    class PanicError(BaseException):
-        """As a library in Rust raises it."""
-
     def panic() -> None:
         raise PanicError("index out of bounds")
 
@@ -88,7 +86,7 @@ def test_the_end_of_an_iterator_is_a_defect_and_harms_no_neighbour(end: type[Exc
     assert "it was empty" in failed.message
 
 
-def test_a_result_that_cannot_be_handed_over_keeps_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_that_cannot_be_handed_over_holds_up_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
     threads = CallThreads("test-broken")
 
     class BrokenFuture(asyncio.Future[int]):

@@ -176,8 +176,8 @@ class KeyValue(ReadView, Protocol):
 
 
 @runtime_checkable
-class CommitsTogether(Protocol):
-    """A store to which several commits cost about as much as one."""
+class GroupCommits(Protocol):
+    """A store with group commit: several commits cost it about as much as one."""
 
     def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
         """Apply commits as `commit` does, one after the other; return the outcome of each, or what it raises."""
@@ -185,7 +185,7 @@ class CommitsTogether(Protocol):
 
 def commit_all(store: KeyValue, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
     """Apply commits to any store, one after the other; return the outcome of each, or what it raises."""
-    if isinstance(store, CommitsTogether):
+    if isinstance(store, GroupCommits):
         return store.commit_all(commits)
     outcomes: list[KVOutcome | Exception] = []
     for each in commits:

@@ -100,10 +100,10 @@ class RocksFacts:
 
 
 class _Gate:
-    """Lets readers wait for the end of a write, and each of them pass before the next one."""
+    """Makes readers wait for the end of a write, and lets each of them pass before the next write."""
 
     def __init__(self) -> None:
-        #: Taken in this order; a reader that waits holds the entrance, so that no later write is faster.
+        #: Both are acquired in this order; a reader that waits holds the entrance, so that no later write overtakes it.
         self.entrance = threading.Lock()
         self.inside = threading.Lock()
 
@@ -127,13 +127,13 @@ class RocksKV:
         self.path = os.path.abspath(path)
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
-        self._sync = WriteOptions()
-        self._sync.sync = True
+        #: False only in simulations that kill processes and no machines: commits do not wait for the disk then.
+        self._is_synced = True
         self._is_closed = False
         #: True after a failed write: the database must be opened anew before it is written again.
         self._is_broken = False
-        #: False while not even reading is possible, as memory may have what the disk has not. Read and set inside the
-        #: gate: outside of it, it is False during each write.
+        #: False while not even reading is possible, as memory may have what the disk has not; the database is broken
+        #: then, too. Readers check it inside the gate: it is False during each write.
         self._is_open = True
         self._views: set[_View] = set()
         #: Closed while there is a commit that the disk does not have yet.
@@ -155,7 +155,7 @@ class RocksKV:
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         with _reading(self.path), self._opened() as db:
             view = _View(db, self.path)
-            # This is inside the gate, as whoever opens the database anew must find the view.
+            # This is inside the gate, as a thread that opens the database anew must find the view.
             self._views.add(view)
         try:
             yield view
@@ -169,19 +169,21 @@ class RocksKV:
         return outcome_of(self.commit_all([Commit(preconditions, puts, deletes)])[0])
 
     def commit_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
-        """Apply commits in their order, in one write that waits for the disk once: all whose check passes, or none."""
+        """Apply commits in their order, as a group commit: one write, and one wait for the disk. All commits whose
+        preconditions hold are applied, or none.
+        """
         with self._lock:
             try:
-                if self._is_broken or not self._is_open:
+                if self._is_broken:
                     self._reopen()
                 self._check_room()
                 return self._write_all(commits)
             except TilthError as error:
-                # Each has an error of its own: a raised one is changed by whoever raises it.
+                # Each commit gets an error of its own, as raising an error changes it.
                 return [error, *(copy.copy(error) for _ in commits[1:])]
 
     def confirm(self) -> None:
-        """Return if the database can be read: each commit that a view shows is on the disk.
+        """Return if the database can be read, as each commit that a view shows is on the disk then.
 
         Raises UnavailableError while memory may have what the disk has not.
         """
@@ -196,21 +198,21 @@ class RocksKV:
 
     @contextmanager
     def _opened(self) -> Iterator[Rdict]:
-        """Return the database, inside the gate; opened anew if it is not open, for the disk may work again by now."""
+        """Yield the database, inside the gate; open it anew if it is not open, as the disk may work again by now."""
         while True:
             with self._gate.entrance, self._gate.inside:
                 if self._is_open:
                     yield self._db
                     return
-            # Outside of the gate: whoever holds the lock waits for the gate.
+            # This is outside of the gate, for which a thread that holds the lock may wait.
             with self._lock:
                 if not self._is_open:
                     self._reopen()
 
     def _write_all(self, commits: Sequence[Commit]) -> list[KVOutcome | Exception]:
-        """Hold the lock."""
+        """Apply commits in one write. The caller holds the lock."""
         sequence = self._sequence
-        #: Versions of the keys that earlier ones of these commits write; None: deleted.
+        # Versions of the keys that earlier ones of these commits write; None: deleted.
         written: dict[bytes, int | None] = {}
         batch = WriteBatch(raw_mode=True)
         outcomes: list[KVOutcome | Exception] = []
@@ -218,7 +220,7 @@ class RocksKV:
             try:
                 assert all(key >= FIRST_KEY for key in (*each.puts, *each.deletes))
                 broken = self._broken_key(each.preconditions, written)
-            # A key may be damaged; the neighbours of its commit have nothing to do with it.
+            # A damaged key fails only the commits that need it.
             except Exception as error:
                 outcomes.append(error)
                 continue
@@ -245,12 +247,14 @@ class RocksKV:
         return outcomes
 
     def _write(self, batch: WriteBatch, sequence: int) -> Exception | None:
-        """Hold the lock. Return what has failed; the database is not open then if memory may have the batch."""
+        """Return what has failed; the database is not open then if memory may have the batch. The caller holds the
+        lock.
+        """
         with self._gate.closed():
-            # First: whatever ends this early, as a panic or an interrupt does, nobody reads the batch.
+            # This comes first, so that nobody reads the batch if a panic or an interrupt ends the write.
             self._is_open, self._is_broken = False, True
             try:
-                # A write that waits for the disk by itself keeps all of Python waiting, as rocksdict holds its lock.
+                # A write that waits for the disk itself would stop all threads, as rocksdict holds Python's lock.
                 self._db.write(batch)
             except DbClosedError as error:
                 raise StoreClosedError(path=self.path) from error
@@ -259,7 +263,7 @@ class RocksKV:
                 self._is_open = True
                 return error
             try:
-                self._db.flush_wal(True)
+                self._db.flush_wal(self._is_synced)
             except Exception as error:
                 return error
             self._sequence = sequence
@@ -284,7 +288,8 @@ class RocksKV:
         return None
 
     def _after_failed_write(self, sequence: int, error: Exception) -> Unknown | None:
-        """Return None if the batch is there all the same; raise the error if it is not.
+        """Return None if the batch is there all the same, Unknown if that is not known yet; raise the error if it is
+        lost.
 
         The log may or may not hold the batch: opening the database anew shows which.
         """
@@ -369,7 +374,7 @@ class RocksKV:
             raise _store_error(self.path, error) from error
         try:
             with _reading(self.path):
-                return db, _read_own_keys(db, self.path, self._sync)
+                return db, _read_own_keys(db, self.path)
         except TilthError:
             db.close()
             raise
@@ -548,9 +553,11 @@ def _options(cache_bytes: int) -> Options:
     return options
 
 
-def _read_own_keys(db: Rdict, path: str, sync: WriteOptions) -> int:
+def _read_own_keys(db: Rdict, path: str) -> int:
     """Check the format and return the newest sequence number; a new store gets its format here."""
     if not _check_format(db, path):
+        sync = WriteOptions()
+        sync.sync = True
         db.put(_FORMAT_KEY, _U64.pack(_FORMAT), sync)
     return _newest_sequence(db)
 

@@ -39,36 +39,25 @@ class Readers:
         is_outside: bool = False,
         name: str = "",
     ) -> ReaderLease:
-        """Hold the table as of a hybrid time. Ended leases of the table are swept out with it, and a former one of the
-        same name: its reader has lost it.
-        """
-        now_ms = self._clock.now_ms()
-        lease = ReaderLease(
-            id=self._ids(),
-            table=table,
-            snapshot_ts=snapshot_ts,
-            holder=holder,
-            expires_ms=now_ms + ttl_ms,
-            client=client,
-            opened_ms=now_ms,
-            is_outside=is_outside,
-            name=name,
-        )
-
-        def plan(view: ReadView) -> Plan[ReaderLease]:
-            ended = [
-                _key(each)
-                for each in read_all(view, codec.READERS, Space.READER, table)
-                if _is_over(each, now_ms) or (name and each.name == name)
-            ]
-            return Plan(result=lease, puts={_key(lease): codec.READERS.encode(lease)}, deletes=ended)
-
-        return change(self._kv, self._clock, plan)
+        """Hold one table; see `open_all`."""
+        snapshots = {table: snapshot_ts}
+        [lease] = self.open_all(snapshots, holder, ttl_ms, client=client, is_outside=is_outside, name=name)
+        return lease
 
     def open_all(
-        self, snapshots: Mapping[str, int], holder: str, ttl_ms: int, *, client: str = ""
+        self,
+        snapshots: Mapping[str, int],
+        holder: str,
+        ttl_ms: int,
+        *,
+        client: str = "",
+        is_outside: bool = False,
+        name: str = "",
     ) -> builtins.list[ReaderLease]:
-        """Hold tables, by uuid, each as of a hybrid time: in one commit, in the order of the tables."""
+        """Hold tables, by uuid, each as of a hybrid time, by one commit; return the leases in this order.
+
+        Ended leases of the tables are swept out with it, and former ones of the same name: their reader has lost them.
+        """
         now_ms = self._clock.now_ms()
         leases = [
             ReaderLease(
@@ -79,6 +68,8 @@ class Readers:
                 expires_ms=now_ms + ttl_ms,
                 client=client,
                 opened_ms=now_ms,
+                is_outside=is_outside,
+                name=name,
             )
             for table, snapshot_ts in snapshots.items()
         ]
@@ -88,7 +79,7 @@ class Readers:
                 _key(each)
                 for table in snapshots
                 for each in read_all(view, codec.READERS, Space.READER, table)
-                if _is_over(each, now_ms)
+                if _is_over(each, now_ms) or (name and each.name == name)
             ]
             puts = {_key(lease): codec.READERS.encode(lease) for lease in leases}
             return Plan(result=leases, puts=puts, deletes=ended)
@@ -112,11 +103,11 @@ class Readers:
         return change(self._kv, self._clock, plan)
 
     def close(self, lease: ReaderLease) -> None:
-        """Give the hold up; closing it again does nothing."""
-        change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease)]))
+        """End the hold; closing it again does nothing."""
+        self.close_all([lease])
 
     def close_all(self, leases: Collection[ReaderLease]) -> None:
-        """Give several holds up in one commit."""
+        """End several holds by one commit."""
         change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease) for lease in leases]))
 
     def close_left_behind(self, holder: str, others: Collection[str]) -> int:
@@ -125,10 +116,9 @@ class Readers:
         `others`: names of servers that may run queries. Their leases are left alone: one that was ended because it
         stood still may go on. Readers outside go on too.
         """
-        kept = set(others) - {holder}
-        left = [each for each in self.list() if each.holder not in kept and not each.is_outside]
-        for lease in left:
-            self.close(lease)
+        living = set(others) - {holder}
+        left = [each for each in self.list() if each.holder not in living and not each.is_outside]
+        self.close_all(left)
         return len(left)
 
     def find(self, lease_id: str) -> ReaderLease | None:

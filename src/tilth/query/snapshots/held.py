@@ -37,31 +37,26 @@ class LeaseHolder:
     #: `True` if another program reads the files.
     is_outside: bool = False
 
-    def open(self, catalog: Catalog, table: str, snapshot_ts: int) -> ReaderLease:
-        return catalog.readers.open(
-            table, snapshot_ts, self.holder, self.ttl_ms, client=self.client, is_outside=self.is_outside
+    def open_all(self, catalog: Catalog, snapshots: Mapping[str, int]) -> list[ReaderLease]:
+        return catalog.readers.open_all(
+            snapshots, self.holder, self.ttl_ms, client=self.client, is_outside=self.is_outside
         )
 
 
 def held_snapshot(
     catalog: Catalog, table: str, holder: LeaseHolder, *, keep: Callable[[Part], bool] | None = None
 ) -> tuple[Snapshot, ReaderLease]:
-    """The table as of its newest commit. The lease is the caller's to renew and to close."""
-    newest = catalog.parts.version(table).last_commit_ts
-    lease = holder.open(catalog, table, newest)
-    try:
-        return _exact(catalog, lease, catalog.parts.snapshot(table, keep=keep), holder)
-    except BaseException:
-        catalog.readers.close(lease)
-        raise
+    """Return the table as of its newest commit. The lease is the caller's to renew and to close."""
+    [held] = held_snapshots(catalog, {table: keep}, holder)
+    return held
 
 
 def held_snapshots(
-    catalog: Catalog, keeps: Mapping[str, Callable[[Part], bool]], holder: LeaseHolder
+    catalog: Catalog, keeps: Mapping[str, Callable[[Part], bool] | None], holder: LeaseHolder
 ) -> list[tuple[Snapshot, ReaderLease]]:
     """Return the snapshot and the lease of each table as `held_snapshot` does, with one commit for all leases."""
     newest = {table: catalog.parts.version(table).last_commit_ts for table in keeps}
-    leases = catalog.readers.open_all(newest, holder.holder, holder.ttl_ms, client=holder.client)
+    leases = holder.open_all(catalog, newest)
     try:
         return [
             _exact(catalog, lease, catalog.parts.snapshot(lease.table, keep=keeps[lease.table]), holder)
@@ -92,7 +87,7 @@ def held_past(
     keep: Callable[[Part], bool] | None = None,
 ) -> tuple[Snapshot, ReaderLease]:
     """Return the table as of a time that was found readable. The lease is the caller's. Raises SnapshotTooOldError."""
-    lease = holder.open(catalog, table.uuid, read_time.ts)
+    [lease] = holder.open_all(catalog, {table.uuid: read_time.ts})
     try:
         check_kept(catalog, clock, table, read_time)
         return catalog.parts.snapshot(table.uuid, at=read_time.ts, keep=keep), lease

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from tests.panics import PanicError
+from tests.waiting import MOMENT, wait_until
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.catalog import GroupedKV, MemoryKV
 from tilth.catalog.kv import Absent, AtVersion, Conflict, KVOutcome, Landed, Unknown, grouped
@@ -58,20 +60,11 @@ def run_together(store: Slow, first: Commit, others: Sequence[Commit]) -> list[K
         if number == 0:
             assert store.has_begun.wait(SECONDS_MAX)
         else:
-            wait_for(lambda expected=number: len(grouped._waiting) == expected)  # type: ignore[misc]
+            wait_until(lambda expected=number: len(grouped._pending) == expected, first_pause=MOMENT)  # type: ignore[misc]
     store.may_go_on.set()
     for thread in threads:
         thread.join(SECONDS_MAX)
     return [found[number] for number in range(len(threads))]
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    over = threading.Event()
-    for _ in range(int(SECONDS_MAX * 1000)):
-        if is_so():
-            return
-        over.wait(0.001)
-    raise AssertionError("it never was")
 
 
 def test_it_passes_the_suite_of_stores() -> None:
@@ -113,9 +106,6 @@ def test_one_that_is_refused_costs_its_neighbours_nothing() -> None:
 
 
 def test_after_a_panic_the_outcome_of_all_is_unknown_and_the_next_one_is_applied() -> None:
-    class PanicError(BaseException):
-        """As a library in Rust raises it."""
-
     def fails(commit: Commit) -> None:
         if b"bad" in commit.puts:
             raise PanicError("index out of bounds")
@@ -128,8 +118,8 @@ def test_after_a_panic_the_outcome_of_all_is_unknown_and_the_next_one_is_applied
     assert isinstance(GroupedKV(store).commit([], {b"c": b"1"}, []), Landed)
 
 
-class InterruptedWaiting(grouped._Waiting):
-    """The waiting of a caller that is interrupted: at once if it commits the key `queued`, when it is woken if it
+class InterruptedCommit(grouped._PendingCommit):
+    """A commit whose caller is interrupted: at once if it commits the key `queued`, when it is woken if it
     commits `woken`.
     """
 
@@ -153,7 +143,7 @@ class InterruptedEvent(threading.Event):
 @pytest.mark.parametrize(
     ("keys", "stored"),
     [
-        # Named to apply the next ones; between others; alone.
+        # It is to lead; between others; alone.
         ([b"woken", b"b", b"c"], [b"a", b"b", b"c"]),
         ([b"woken", b"woken2", b"b"], [b"a", b"b"]),
         ([b"b", b"woken", b"c"], [b"a", b"b", b"c", b"woken"]),
@@ -163,7 +153,7 @@ class InterruptedEvent(threading.Event):
 def test_who_is_interrupted_when_it_is_woken_lets_the_next_one_apply(
     monkeypatch: pytest.MonkeyPatch, keys: list[bytes], stored: list[bytes]
 ) -> None:
-    monkeypatch.setattr(grouped, "_Waiting", InterruptedWaiting)
+    monkeypatch.setattr(grouped, "_PendingCommit", InterruptedCommit)
     store = Slow()
     puts = [{b"woken": b"2"} if key == b"woken2" else {key: b"1"} for key in keys]
     outcomes = run_together(store, Commit([], {b"a": b"1"}, []), [Commit([], each, []) for each in puts])
@@ -173,7 +163,7 @@ def test_who_is_interrupted_when_it_is_woken_lets_the_next_one_apply(
 
 
 def test_who_is_interrupted_in_the_queue_leaves_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped, "_Waiting", InterruptedWaiting)
+    monkeypatch.setattr(grouped, "_PendingCommit", InterruptedCommit)
     store = Slow()
     kv = GroupedKV(store)
     found: list[KVOutcome] = []
@@ -184,7 +174,7 @@ def test_who_is_interrupted_in_the_queue_leaves_it(monkeypatch: pytest.MonkeyPat
         kv.commit([], {b"queued": b"1"}, [])
     threads.append(threading.Thread(target=lambda: found.append(kv.commit([], {b"b": b"1"}, []))))
     threads[1].start()
-    wait_for(lambda: len(kv._waiting) == 1)
+    wait_until(lambda: len(kv._pending) == 1, first_pause=MOMENT)
     store.may_go_on.set()
     for thread in threads:
         thread.join(SECONDS_MAX)
@@ -194,9 +184,6 @@ def test_who_is_interrupted_in_the_queue_leaves_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_after_a_panic_those_who_came_meanwhile_are_applied_in_the_same_store() -> None:
-    class PanicError(BaseException):
-        """As a library in Rust raises it."""
-
     def fails(commit: Commit) -> None:
         if b"bad" in commit.puts:
             raise PanicError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.panics import PanicError
 from tilth.base.rand import new_rng
 from tilth.catalog import FollowedKV, MemoryKV, Unknown
 from tilth.catalog.kv import KVOutcome, Landed
@@ -67,9 +68,6 @@ def test_memory_forgets_what_no_view_can_see() -> None:
 
 
 def test_after_a_panic_the_changes_of_a_followed_store_are_not_all_known() -> None:
-    class PanicError(BaseException):
-        """As a library in Rust raises it."""
-
     class Panics(MemoryKV):
         def commit(self, *given: object) -> KVOutcome:
             super().commit(*given)  # type: ignore[arg-type]

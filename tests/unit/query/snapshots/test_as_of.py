@@ -133,15 +133,15 @@ def test_without_history_only_the_present_is_read(world: SqlWorld) -> None:
 
 def test_it_is_looked_at_again_when_the_lease_is_there(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then what that time shows may be collected."""
-    service, opened = world.engine.snapshots, world.catalog.readers.open
+    service, opened = world.engine.snapshots, world.catalog.readers.open_all
 
-    def late(*given: Any, **named: Any) -> ReaderLease:
+    def late(*given: Any, **named: Any) -> list[ReaderLease]:
         world.clock.advance(2 * HOUR)
         return opened(*given, **named)
 
     with service.opened("q", database="default", prune=True):
         service.resolve("q", [("t",)], [AsOfVersion(version=1)])
-        monkeypatch.setattr(world.catalog.readers, "open", late)
+        monkeypatch.setattr(world.catalog.readers, "open_all", late)
         with pytest.raises(TilthError) as caught:
             service.pin("q", [Undecided()])
         assert caught.value.code == "INVALID_SNAPSHOT"

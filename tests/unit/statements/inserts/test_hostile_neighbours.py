@@ -8,12 +8,12 @@ Modules: control/insert_batches.py, statements/inserts/insert.py, catalog/kv/gro
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.sql_world import SqlWorld, table_of
+from tests.waiting import MOMENT, wait_until
 from tilth.base.errors import TilthError
 from tilth.catalog import GroupedKV, MemoryKV, TxnHandle
 from tilth.control.running import Origin
@@ -52,7 +52,7 @@ class Neighbours:
         self._threads.append(threading.Thread(target=run))
         self._threads[-1].start()
         if waits:
-            _until(lambda: self.waiting() > before)
+            wait_until(lambda: self.waiting() > before, first_pause=MOMENT)
         else:
             self._threads[-1].join(SECONDS_MAX)
 
@@ -64,15 +64,6 @@ class Neighbours:
         for thread in self._threads:
             thread.join(SECONDS_MAX)
             assert not thread.is_alive()
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    over = threading.Event()
-    for _ in range(int(SECONDS_MAX * 1000)):
-        if is_so():
-            return
-        over.wait(0.001)
-    raise AssertionError("it never was")
 
 
 @pytest.fixture
@@ -110,7 +101,7 @@ def test_each_is_told_its_own_outcome_and_only_the_good_rows_are_there(world: Sq
     neighbours.send("altered", "INSERT INTO changed (s, a) VALUES ('x', 10)")
     world.run("ALTER TABLE changed RENAME COLUMN s TO text")
     killed.cancel("its client, which closed the connection")
-    _until(lambda: "killed" in neighbours.told)
+    wait_until(lambda: "killed" in neighbours.told, first_pause=MOMENT)
     neighbours.end()
     assert neighbours.told == {
         "first": "inserted into default.t: 1 rows",
@@ -156,7 +147,7 @@ def test_a_batch_whose_leader_is_killed_is_led_by_another(world: SqlWorld) -> No
     neighbours.send("killed", "INSERT INTO t (a) VALUES (2)", origin=killed)
     neighbours.send("next", "INSERT INTO t (a) VALUES (3)")
     killed.cancel("its client, which closed the connection")
-    _until(lambda: "killed" in neighbours.told)
+    wait_until(lambda: "killed" in neighbours.told, first_pause=MOMENT)
     neighbours.end()
     assert neighbours.told["killed"] == "QUERY_WAS_CANCELLED"
     assert neighbours.told["next"] == "inserted into default.t: 1 rows"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.catalog_world import World
+from tests.panics import PanicError
 from tilth.base.clock import SystemClock
 from tilth.base.errors import ErrorKind, FencedError, TilthError
 from tilth.base.retry import Retry, retry_rule
@@ -474,10 +475,6 @@ def test_a_task_that_waits_for_something_besides_spark_is_given_up_after_a_minut
     finally:
         go_on.set()
         stop(worker, clock)
-
-
-class PanicError(BaseException):
-    """An error as a panic of a library in Rust, which is no Exception."""
 
 
 @pytest.mark.parametrize("panic", [PanicError("index out of bounds"), SystemExit(3)])
