@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import psutil
@@ -54,7 +53,7 @@ class Pass:
 
 
 def run(node: HotNode, _: Kit, __: bool) -> tuple[dict[str, float], list[Table]]:
-    """The times of all, and of the first and last ones."""
+    """The figures, and tables of times."""
     times = alone(node)
     measured = times[WARM:]
     table = Table("inserts", "p50 ms", "p99 ms", "max ms", title=f"INSERT of {ROWS} rows, one after the other")
@@ -90,7 +89,7 @@ def make(node: HotNode, table: str) -> None:
 
 
 def alone(node: HotNode) -> list[float]:
-    """Milliseconds of INSERTs through the Python client, each after the answer to the one before."""
+    """Milliseconds of INSERTs through the Python client, one after the other."""
     make(node, "small")
     draw = np.random.default_rng(7)
     times: list[float] = []
@@ -158,10 +157,9 @@ def _clients(node: HotNode, clients: int, seconds: float, form: str, table: str)
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-# Any: numbers by name.
-def _answers(process: subprocess.Popen[str]) -> dict[str, Any]:
+def _answers(process: subprocess.Popen[str]) -> dict[str, float]:
     text, _ = process.communicate()
     if process.returncode:
         raise SystemExit("the clients have failed")
-    answers: dict[str, Any] = json.loads(text)
+    answers: dict[str, float] = json.loads(text)
     return answers

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 ROWS = 100
-#: Different bodies; clients send them by turns.
+#: Number of different bodies, which clients send in turn.
 BODIES = 200
 _ACTIONS = ("view", "click", "cart", "buy")
 _BODY_TYPES = {"arrow": "application/vnd.apache.arrow.stream", "json": "application/x-ndjson", "sql": "application/sql"}
@@ -50,14 +50,14 @@ def body_of(rows: pa.Table, form: str) -> bytes:
 
 
 class Client(asyncio.Protocol):
-    """One connection, which sends a request after the other until the time is over."""
+    """One connection, which sends one request after the other until the time is over."""
 
     def __init__(self, requests: list[bytes], first: int, end: float, times: list[float]) -> None:
         self._requests = requests
         self._next = first
         self._end = end
         self._times = times
-        self._held = b""
+        self._received = b""
         self._sent = 0.0
         self._transport: asyncio.Transport | None = None
         self.is_over = asyncio.get_running_loop().create_future()
@@ -68,16 +68,16 @@ class Client(asyncio.Protocol):
         self._send()
 
     def data_received(self, data: bytes) -> None:
-        self._held += data
-        head, _, body = self._held.partition(b"\r\n\r\n")
-        if not self._held.endswith(b"0\r\n\r\n") and not _is_whole(head, body):
+        self._received += data
+        head, _, body = self._received.partition(b"\r\n\r\n")
+        if not self._received.endswith(b"0\r\n\r\n") and not _is_whole(head, body):
             return
         if not head.startswith(b"HTTP/1.1 200"):
-            self._close(RuntimeError(self._held[:2_000].decode(errors="replace")))
+            self._close(RuntimeError(self._received[:2_000].decode(errors="replace")))
             return
         now = time.perf_counter()
         self._times.append(now - self._sent)
-        self._held = b""
+        self._received = b""
         if now < self._end:
             self._send()
         else:

@@ -173,7 +173,8 @@ def as_exception(error: BaseException) -> Exception:
     """Return the error itself if it is an Exception, else a TilthError for a defect, with the error as its cause.
 
     Panics of libraries in Rust and SystemExit are no Exceptions: code that relays errors to a waiting thread catches
-    them too. The ends of iterators are none for who waits: a future refuses them, and a loop would end silently.
+    them too. StopIteration and StopAsyncIteration count as defects, as a future refuses them and a loop would end
+    silently.
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error

@@ -92,24 +92,24 @@ class MemoryShare:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._lock = threading.Lock()
-        self._holders = 0
+        self._users = 0
         self.bytes = 0
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the bytes meanwhile; they are released when the last holder leaves. A thread that uses them holds them
-        itself: whoever started it may leave first.
+    def in_use(self) -> Iterator[None]:
+        """Keep the bytes reserved meanwhile; the last user's end releases them. A thread that uses them is a user of
+        its own, as the one that started it may end first.
         """
         with self._lock:
-            if not self._holders:
+            if not self._users:
                 self._budget.change(self.bytes)
-            self._holders += 1
+            self._users += 1
         try:
             yield
         finally:
             with self._lock:
-                self._holders -= 1
-                if not self._holders:
+                self._users -= 1
+                if not self._users:
                     self._budget.change(-self.bytes)
 
     def grow_to(self, size: int) -> None:
@@ -142,13 +142,13 @@ class MemoryBudget:
 
     @contextmanager
     def share(self) -> Iterator[MemoryShare]:
-        """Yield a share of the budget, and release at the end what was reserved in it, unless a thread holds it."""
+        """Yield a share of the budget. At the end, its bytes are released, unless a thread still uses it."""
         share = MemoryShare(self)
-        with share.held():
+        with share.in_use():
             yield share
 
     def change(self, size: int) -> None:
-        """Add bytes of a share that is held again, or take away those of one that nobody holds any more."""
+        """Add the bytes of a share that is in use again, or subtract those of a share that has no user any more."""
         with self._lock:
             self._used += size
 

@@ -29,7 +29,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.base.metrics import counter
-from tilth.base.threads import KeptThreads
+from tilth.base.threads import CachedThreadPool
 from tilth.catalog import LabelTakenError, TooManyPartsError
 from tilth.model.table import TableDef
 
@@ -206,7 +206,7 @@ class InsertBatches(Generic[T]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._threads = KeptThreads("tilth-insert-batch")
+        self._threads = CachedThreadPool("tilth-insert-batch")
         self._ids = count()
         self._lock = threading.Lock()
         self._quiet = threading.Condition(self._lock)

@@ -14,9 +14,9 @@ from tilth.base.errors import InvalidInputError
 from tilth.formats import kinds
 from tilth.formats.format import Format
 
-#: Headers whose formats are kept: clients send few different ones.
+#: Headers whose formats are cached: clients send few different ones.
 HEADERS_CACHED = 256
-#: A longer header is read each time.
+#: Longest header that is cached.
 CACHED_CHARACTERS_MAX = 200
 
 

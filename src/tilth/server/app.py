@@ -77,7 +77,7 @@ STATUS_CALLS_MAX = 32
 FREE_BODY_BYTES = 64 * KIB
 #: Time after which the connection of a statement's client is watched.
 UNWATCHED_SECONDS = 0.05
-#: A smaller answer is sent as a whole, without a thread for each of its pieces.
+#: An answer up to this size is sent as a whole, without a thread for each of its pieces.
 WHOLE_BYTES_MAX = 64 * KIB
 #: Headers are for short texts; the body of a JSON answer has all of it.
 HEADER_MESSAGE_CHARACTERS_MAX = 2_000
@@ -201,7 +201,7 @@ def build_app(context: AppContext) -> Starlette:
         context.listen_host, context.machine_name, hosts=settings.allowed_hosts, origins=settings.allowed_origins
     )
     middleware = [
-        # Whatever a layer raises has an answer, and every answer has these headers.
+        # This layer answers what the others raise, and adds these headers to every answer.
         Middleware(Answering, ids=context.ids, headers=PROTECTION),
         Middleware(Counted, clock=context.clock, counters=context.counters, methods=METHODS),
         Middleware(Guard, admission=welcome, ids=context.ids),
@@ -240,7 +240,7 @@ class _Api:
         self._watches = Watches(context.clock, context.ids, self._watched)
 
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
-        route = Route(path, Endpoint(path, handler, self._context.ids), methods=list(methods))
+        route = Route(path, Endpoint(path, handler), methods=list(methods))
         # Starlette adds HEAD to every GET; a HEAD that pins a snapshot would have nobody to unpin it.
         route.methods = set(methods)
         return route
@@ -403,13 +403,13 @@ class _Api:
         act: Callable[[], Response],
         body: ReceivedBody | None = None,
     ) -> Response:
-        """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled, but for one
-        that is over within `UNWATCHED_SECONDS`. The thread may consume the rest of a body, and detects itself that the
-        client leaves before it is over; it holds the share to its end, also where this request is cancelled.
+        """Run it in a thread. A client that closes its connection cancels a statement that takes longer than
+        `UNWATCHED_SECONDS`. The thread may consume the rest of a body, and detects itself that the client leaves before
+        the end of the body; it uses the share to its end, also where this request is cancelled.
         """
 
         def run() -> Response:
-            with share.held():
+            with share.in_use():
                 return act()
 
         async def watch() -> None:
@@ -420,7 +420,7 @@ class _Api:
             origin.cancel("its client, which closed the connection")
 
         watching: list[asyncio.Task[None]] = []
-        # Most statements are over before a task for this would have begun.
+        # Most statements end before a task that watches would have begun.
         timer = asyncio.get_running_loop().call_later(
             UNWATCHED_SECONDS, lambda: watching.append(asyncio.create_task(watch()))
         )

@@ -49,7 +49,7 @@ class Counted:
             await self._app(scope, receive, noted)
         except Exception:
             if status == NO_STATUS:
-                # The layer around this one answers that a layer in here is broken.
+                # The layer around this one answers the error.
                 status = STATUS[ErrorKind.INTERNAL]
             raise
         finally:

@@ -1,6 +1,6 @@
 """The application: a request gets to the handler of its route, or an answer that there is none.
 
-Covers: the application, answers of errors that handlers raise. Does not cover: which routes there are (app.py), which
+Covers: the application, answers to whatever is raised in it. Does not cover: which routes there are (app.py), which
 requests are refused before (origin.py).
 Always holds: every request gets one answer, also where its handler or a layer is broken.
 
@@ -27,9 +27,7 @@ _log = Log("server")
 
 
 class App(Starlette):
-    """Starlette without its own layers for errors, of which each costs as much as a route: routes and `Answering`
-    answer whatever is raised.
-    """
+    """Starlette without its layers for errors, each of which costs as much as a route; `Answering` replaces them."""
 
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self.router
@@ -39,8 +37,8 @@ class App(Starlette):
 
 
 class Answering:
-    """ASGI middleware that answers what the application in it raises: that there is no route, defects of files and
-    their routes, defects of other layers.
+    """ASGI middleware that answers what the application in it raises: errors of handlers, paths without a route,
+    defects of other layers.
     """
 
     def __init__(self, app: ASGIApp, *, ids: IdSource, headers: Collection[tuple[bytes, bytes]] = ()) -> None:
@@ -66,11 +64,13 @@ class Answering:
         except Exception as error:
             if has_begun:
                 raise
-            answer = _not_routed(scope, error, self._ids)
-            await answer(scope, receive, noted)
+            await _answer_of(error, scope, self._ids)(scope, receive, noted)
 
 
-def _not_routed(scope: Scope, error: Exception, ids: IdSource) -> Response:
+def _answer_of(error: Exception, scope: Scope, ids: IdSource) -> Response:
+    if isinstance(error, ClientDisconnect):
+        _log.info("client_left", route=scope.get(ROUTE_KEY))
+        return Response(status_code=400)
     if not isinstance(error, HTTPException):
         return error_response(error, ids)
     path = scope["path"]
@@ -85,21 +85,14 @@ def _not_routed(scope: Scope, error: Exception, ids: IdSource) -> Response:
 
 
 class Endpoint:
-    """ASGI application of one route; it answers what its handler raises."""
+    """ASGI application of one route."""
 
-    def __init__(self, path: str, handler: Callable[[Request], Awaitable[Response]], ids: IdSource) -> None:
+    def __init__(self, path: str, handler: Callable[[Request], Awaitable[Response]]) -> None:
         self._path = path
         self._handler = handler
-        self._ids = ids
         self.__doc__ = handler.__doc__
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[ROUTE_KEY] = self._path
-        try:
-            response = await self._handler(Request(scope, receive, send))
-        except ClientDisconnect:
-            _log.info("client_left", route=self._path)
-            response = Response(status_code=400)
-        except Exception as error:
-            response = error_response(error, self._ids)
+        response = await self._handler(Request(scope, receive, send))
         await response(scope, receive, send)

@@ -86,7 +86,9 @@ class RowsResponse(StreamingResponse):
         scope.cancel()
 
     def close(self) -> None:
-        """End the rows; on a thread, for it waits for theirs. Does nothing where they have ended."""
+        """End the rows, unless they have ended. It waits for the thread that computes them, so an event loop must not
+        call it.
+        """
         error = self._origin.cancellation.error
         self._stream.close(error or TilthError("the answer was broken off"))
 

@@ -2,8 +2,8 @@
 
 Covers: a thread for each call that waits, results on their way back to the loop. Does not cover: how many calls there
 may be (control/slots.py).
-Always holds: results that come at about the same time wake the loop once, and none of them keeps another one from who
-awaits it; a call that nobody awaits any more is made to its end, and its result is dropped on a thread.
+Always holds: results that come at about the same time wake the loop once, and each reaches its caller whatever happens
+to the others; a call that nobody awaits any more runs to its end, and its result is dropped on a thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from tilth.base.errors import as_exception
 from tilth.base.logs import Log
-from tilth.base.threads import KeptThreads
+from tilth.base.threads import CachedThreadPool
 
 T = TypeVar("T")
 
@@ -31,12 +31,12 @@ class CallThreads:
     """Threads that make calls for event loops."""
 
     def __init__(self, name: str) -> None:
-        self._threads = KeptThreads(name)
+        self._threads = CachedThreadPool(name)
         self._results: _Results | None = None
 
     async def run(self, act: Callable[[], T], *, drop: Callable[[T], object] = _forget) -> T:
-        """Return or raise what the call does on another thread. `drop` gets a result that nobody awaits any more, on
-        another thread, too.
+        """Run the call on another thread; return what it returns, raise what it raises. If nobody awaits the result any
+        more, `drop` gets it, on another thread, too.
         """
         loop = asyncio.get_running_loop()
         results = self._results
@@ -57,7 +57,7 @@ class CallThreads:
         try:
             self._threads.start(drop)
         except RuntimeError:
-            # The system has no thread left: better late answers than a result that is never dropped.
+            # The system has no thread left. Late answers are better than a result that is never dropped.
             drop()
 
 
@@ -90,7 +90,7 @@ class _Results:
         for step in steps:
             try:
                 step()
-            # The steps behind it are results of other calls.
+            # The next steps have the results of other calls.
             except Exception as error:
                 _log.error("result_failed", error=error)
 
@@ -113,7 +113,7 @@ class _Call(Generic[T]):
     def run(self) -> None:
         try:
             result = self._act()
-        # Whatever it was, it is raised by who awaits it.
+        # Whatever it is, it is raised where the call is awaited.
         except BaseException as error:
             failure = as_exception(error)
             self._results.add(lambda: self._fail(failure))
@@ -127,7 +127,7 @@ class _Call(Generic[T]):
                 self._results.add(lambda: self._succeed(result))
 
     def leave(self) -> bool:
-        """Await the call no more; return whether its result is there and has to be dropped by the caller."""
+        """Give the call up; return whether its result is there, so that the caller must drop it."""
         with self._lock:
             self._is_left = True
             return bool(self._made)
@@ -136,7 +136,7 @@ class _Call(Generic[T]):
         for result in self._made:
             try:
                 self._drop(result)
-            # Nobody awaits an error of it.
+            # Nobody awaits this error.
             except BaseException as error:
                 _log.error("result_not_dropped", error=error)
 

@@ -29,11 +29,11 @@ def test_what_is_too_much_is_refused_until_others_have_gone() -> None:
     assert bodies.used == 0
 
 
-def test_a_share_is_released_by_the_last_who_holds_it() -> None:
+def test_a_share_is_released_by_its_last_user() -> None:
     bodies = budget()
     with bodies.share() as left, ExitStack() as thread:
         left.grow_to(60)
-        thread.enter_context(left.held())
+        thread.enter_context(left.in_use())
         # It may grow there.
         left.grow_to(80)
         assert bodies.used == 80
@@ -44,7 +44,7 @@ def test_a_share_is_released_by_the_last_who_holds_it() -> None:
     lasting.close()
     assert bodies.used == 0
     # A thread that begins late.
-    with left.held():
+    with left.in_use():
         assert bodies.used == 80
     assert bodies.used == 0
 

@@ -12,6 +12,7 @@ from timeit import timeit
 import pytest
 
 from tests.otlp_collector import Collector
+from tests.waiting import wait_until
 from tilth.base import logs, opentelemetry_spans, tracing
 from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError, UnavailableError
@@ -36,10 +37,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 def check_stats(expected: TraceStats) -> None:
     """Spans are counted when the answer of the collector is there."""
-    deadline = SystemClock().monotonic() + 10
-    while tracing.stats() != expected and SystemClock().monotonic() < deadline:
-        threading.Event().wait(0.02)
-    assert tracing.stats() == expected
+    wait_until(lambda: tracing.stats() == expected, lambda: str(tracing.stats()))
 
 
 def test_parts_belong_to_the_span_that_is_current(collector: Collector) -> None:

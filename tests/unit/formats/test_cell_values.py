@@ -216,13 +216,13 @@ def test_bodies_of_rows_by_their_content_type() -> None:
     assert body_format("text/html") is None
 
 
-@pytest.mark.parametrize(("length", "is_kept"), [(200, True), (201, False), (100_000, False)])
+@pytest.mark.parametrize(("length", "is_cached"), [(200, True), (201, False), (100_000, False)])
 @pytest.mark.parametrize("find", [accepted_format, body_format])
-def test_long_headers_are_not_kept(find: Callable[[str], Format | None], length: int, *, is_kept: bool) -> None:
+def test_long_headers_are_not_cached(find: Callable[[str], Format | None], length: int, *, is_cached: bool) -> None:
     header = f"text/csv; header=present; n={length}".ljust(length)
     before = sys.getrefcount(header)
     assert find(header) is CSV_WITH_NAMES
-    assert (sys.getrefcount(header) > before) == is_kept
+    assert (sys.getrefcount(header) > before) == is_cached
 
 
 def test_names_are_of_one_format_each() -> None:

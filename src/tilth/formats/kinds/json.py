@@ -55,7 +55,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             where = f"{error.msg} in line {error.lineno}, at character {error.colno}"
             raise BadValueError("not JSON", row=number, why=where) from error
         except (ValueError, ArithmeticError, RecursionError) as error:
-            # Numbers of thousands of digits, exponents that Decimal does not hold, thousands of brackets.
+            # Numbers of thousands of digits, exponents that are out of range for Decimal, thousands of brackets.
             raise BadValueError("not JSON that can be read", row=number, why=error) from error
         if not isinstance(record, dict):
             raise BadValueError("a row is not a JSON object", row=number)

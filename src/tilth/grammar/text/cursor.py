@@ -31,7 +31,7 @@ _KEYWORDS_MAX = 200
 _END = "the end of the statement"
 #: Digits of a number; no type holds more, and Python's own limit is not ours to meet.
 _DIGITS_MAX = 400
-#: Digits of an exponent; Python's decimals end at 18.
+#: Digits of an exponent; Python's decimals have 18 at most.
 _EXPONENT_DIGITS_MAX = 9
 
 

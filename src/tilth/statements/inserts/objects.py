@@ -1,8 +1,9 @@
-"""Rows of JSON that an INSERT brings, read in C where that means the same as the way by value.
+"""Rows of JSON that an INSERT brings, read in C where the result is that of reading by value.
 
-Covers: which INSERTs can be read so, readers that are kept. Does not cover: the way by value, which has the last word
+Covers: which INSERTs can be read so, cached readers. Does not cover: reading by value, which has the last word
 (rows.py), decoding (ingest/messages/objects.py).
-Always holds: what is returned is what `read_rows` would return; for everything else, bad rows among it, None.
+Always holds: returned rows are those that `read_rows` would return; for all other bodies, bad rows among them, None is
+returned.
 
 Tests: tests/property/test_insert_objects.py.
 """
@@ -21,8 +22,8 @@ from tilth.ingest import KafkaConfig, ObjectReader
 from tilth.model.table import Schema
 from tilth.statements.inserts.rows import InsertTarget
 
-#: Readers that are kept, each for the columns of a table as they were at one time.
-READERS_KEPT = 256
+#: Readers that are cached, each for the columns of a table at one time.
+READERS_CACHED = 256
 #: A longer text is read by value: the objects of all its rows would be in memory beside it.
 CHARACTERS_MAX = 1 << 20
 
@@ -30,7 +31,9 @@ CHARACTERS_MAX = 1 << 20
 def read_objects(
     target: InsertTarget, columns: Sequence[str], form: str, data: str, *, reading: Reading, options: RowOptions
 ) -> pa.Table | None:
-    """Return the rows in all columns of the table; None: they must be read by value. Arguments as of `read_rows`."""
+    """Return the rows in all columns of the table; None: they must be read by value. The arguments are those of
+    `read_rows`.
+    """
     found = rows_format(form)
     is_plain = not columns and not target.key and not options.skip_unknown and reading.zone is UTC
     if found is None or not found.is_objects or not is_plain or len(data) > CHARACTERS_MAX:
@@ -45,13 +48,13 @@ def read_objects(
             return None
         values = reader.columns(records, range(len(stored)))
         arrays = [reader.array(given, column) for given, column in zip(values, stored, strict=True)]
-    # Whatever it is, the way by value says which row it is and why.
+    # Reading by value says which row it is, and why.
     except (TilthError, ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException):
         return None
     return pa.table(arrays, names=target.schema.names)
 
 
-@lru_cache(READERS_KEPT)
+@lru_cache(READERS_CACHED)
 def _reader_of(schema: Schema) -> ObjectReader | None:
     """Return a reader for these columns; None: rows may lack a value of one of them."""
     if any(column.expression or column.default is not None for column in schema.columns):
