@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from tilth.storage import (
     write_parts,
 )
 from tilth.storage.read.spark import file_error, read_snapshot
+from tilth.storage.store.replicas.source_choice import SourceFiles
 
 pytestmark = pytest.mark.integration
 SCHEMA = Schema(
@@ -134,12 +136,17 @@ def test_the_session_s_cache_of_folders_does_not_matter(
     assert "index_unavailable" not in caplog.text
 
 
+def _short(source: SourceFiles) -> SourceFiles:
+    return dataclasses.replace(source, files=source.files[:-1])
+
+
 def test_an_index_of_other_files_is_not_used(
     session: SparkSession, root: StoreRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = _files(root, 4, 10)
-    # The cache is so small that nothing stays in it, and the folder is listed.
-    monkeypatch.setattr(storage_spark, "_CACHE_BYTES", 1)
+    # The index is one file short, as it is when Spark's cache drops statuses.
+    whole = storage_spark._statuses
+    monkeypatch.setattr(storage_spark, "_statuses", lambda source, first: whole(_short(source), first))
     with caplog.at_level(logging.WARNING):
         frame = read_snapshot(session, _snapshot(files[1:3]), root)
     assert sorted(row.k for row in frame.collect()) == list(range(10, 30))
