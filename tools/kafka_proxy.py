@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a Kafka broker that loses, delays or cuts the answers to requests of one kind, by rules.
+"""A TCP proxy in front of a Kafka broker that loses, delays, cuts or changes answers to requests of one kind, by rules.
 
     proxy = KafkaProxy()
     broker.start(proxy_port=proxy.port)        the broker advertises the proxy's port to those who come through it
@@ -7,9 +7,9 @@
     ...
     proxy.remove(rule)
 
-Covers: request kinds by the header of the protocol (api key, correlation id, client id). Does not cover: the bodies of
-requests and answers, TLS. Always holds: without a rule every byte passes unchanged and in order; a request always
-reaches the broker, a rule is about its answer.
+Covers: request kinds by the header of the protocol (api key, correlation id, client id), brokers named by metadata.
+Does not cover: other bodies of requests and answers, TLS. Always holds: without a rule every byte passes unchanged and
+in order; a request always reaches the broker, a rule is about its answer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _SIZE = struct.Struct(">i")
 #: Api key, api version, correlation id, length of the client id (-1: none).
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
+#: Versions of METADATA from here on have compact arrays and tagged fields.
+_COMPACT_METADATA = 9
 
 
 class Api(IntEnum):
@@ -52,6 +54,8 @@ class Fate(Enum):
     DELAY = auto()
     #: Half of it arrives, then the connection ends.
     CUT = auto()
+    #: Of METADATA alone: it names no broker, as that of a broker that waits for its controller.
+    NO_BROKERS = auto()
 
 
 @dataclass(slots=True)
@@ -74,8 +78,8 @@ class _Link:
 
     client: socket.socket
     broker: socket.socket
-    #: Api key and client id of the requests that wait for their answers, by correlation id.
-    pending: dict[int, tuple[int, str]] = field(default_factory=dict)
+    #: Api key, its version and client id of the requests that wait for their answers, by correlation id.
+    pending: dict[int, tuple[int, int, str]] = field(default_factory=dict)
 
     def close(self) -> None:
         for each in (self.client, self.broker):
@@ -172,15 +176,15 @@ class KafkaProxy:
 
     def _requests(self, link: _Link) -> None:
         while (frame := _frame(link.client)) is not None:
-            api, _, correlation, length = _REQUEST.unpack_from(frame)
+            api, version, correlation, length = _REQUEST.unpack_from(frame)
             name = frame[_REQUEST.size : _REQUEST.size + max(0, length)].decode()
-            link.pending[correlation] = (api, name)
+            link.pending[correlation] = (api, version, name)
             if not _send(link.broker, frame):
                 return
 
     def _answers(self, link: _Link) -> None:
         while (frame := _frame(link.broker)) is not None:
-            api, client = link.pending.pop(_CORRELATION.unpack_from(frame)[0], (-1, ""))
+            api, version, client = link.pending.pop(_CORRELATION.unpack_from(frame)[0], (-1, -1, ""))
             rule = self._rule(api, client)
             match None if rule is None else rule.fate:
                 case Fate.DROP:
@@ -191,6 +195,8 @@ class KafkaProxy:
                 case Fate.CUT:
                     _send(link.client, frame, sent=len(frame) // 2)
                     break
+                case Fate.NO_BROKERS:
+                    frame = _without_brokers(frame, version)
             if not _send(link.client, frame):
                 break
         link.close()
@@ -208,6 +214,19 @@ class KafkaProxy:
         thread = threading.Thread(target=act, args=args, name="kafka-proxy", daemon=True)
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
+
+
+def _without_brokers(frame: bytes, version: int) -> bytes:
+    """The answer METADATA without its brokers: correlation id, tags, throttling, then their compact array."""
+    assert version >= _COMPACT_METADATA, version
+    begin = _CORRELATION.size + 1 + _CORRELATION.size
+    position, count = begin + 1, frame[begin] - 1
+    for _ in range(count):
+        # Node id, host, port, rack (0: none), no tags; texts and lists of fewer than 127 have lengths of one byte.
+        position += _CORRELATION.size
+        position += frame[position] + _CORRELATION.size
+        position += max(1, frame[position]) + 1
+    return frame[:begin] + b"\x01" + frame[position:]
 
 
 def _frame(source: socket.socket) -> bytes | None:

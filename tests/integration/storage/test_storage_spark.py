@@ -144,7 +144,7 @@ def test_an_index_of_other_files_is_not_used(
     session: SparkSession, root: StoreRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = _files(root, 4, 10)
-    # The index is one file short, as it is when Spark's cache drops statuses.
+    # Spark's cache drops statuses when it is full: the index is one file short then.
     whole = storage_spark._statuses
     monkeypatch.setattr(storage_spark, "_statuses", lambda source, first: whole(_short(source), first))
     with caplog.at_level(logging.WARNING):

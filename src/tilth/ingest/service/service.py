@@ -459,6 +459,9 @@ class KafkaService:
         any other error.
         """
         if isinstance(error, BrokerUnavailableError | UnknownTopicError):
+            # One answer that names no broker, as brokers give while they start, leaves librdkafka 2.16 without any for
+            # good (confluentinc/librdkafka#5301). The next poll has a new client.
+            self._close_broker()
             self._reporter.record_failure(error)
             return TableObservation(is_wanted=True, trouble=str(error))
         if not isinstance(error, GroupInUseError | LeaseHeldError):

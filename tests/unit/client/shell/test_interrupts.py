@@ -93,7 +93,7 @@ def test_what_ends_in_time_gets_no_second_one_and_leaves_no_thread(monkeypatch: 
     monkeypatch.setattr(interrupts_module, "RESEND_SECONDS", SECONDS_MAX)
     with Interrupts(ManualClock()).watched(), reaching(), pytest.raises(KeyboardInterrupt):
         press_and_wait()
-    # Those of the tests before may be about to end, too.
+    # Threads of earlier tests may still be ending.
     for thread in [each for each in threading.enumerate() if each.name == "tilth-interrupts"]:
         thread.join(SECONDS_MAX)
         assert not thread.is_alive()

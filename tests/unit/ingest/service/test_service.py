@@ -12,15 +12,18 @@ import pytest
 from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
 from tests.unit.ingest.consume_world import PARTITION, Server
+from tests.unit.ingest.offsets_world import FakeBroker, Reader
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
 from tilth.ingest.consumer.calls import EndsReport
-from tilth.ingest.kafka.metadata import Offset, PartitionEnd, ReportedEnd
+from tilth.ingest.errors import BrokerUnavailableError
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd, ReportedEnd, Topics
 from tilth.ingest.service.activity import ActivityKind, describe
 from tilth.ingest.service.consumers import ConsumerEnded
 from tilth.ingest.service.manager import ConsumeManager
 from tilth.ingest.service.service import KafkaService, _end_kind
 from tilth.ingest.service.state import ConsumerState, EndKind, ServiceLifecycle, StartConsumer, TableObservation
+from tilth.ingest.service.stats import EventLog
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceStats, SwitchState
 from tilth.model.table import Column, KafkaDef, Schema
@@ -282,6 +285,37 @@ def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_f
         StartConsumer(0, (TopicPartition("topic", 0),)),
         StartConsumer(1, (TopicPartition("topic", 1),)),
     ]
+
+
+class _Client(FakeBroker):
+    """Client that fails for good after it could not answer once, as that of librdkafka may."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self.make("a", 100, topic_id="x")
+        self.fails, self.is_closed = fails, False
+
+    def topics(self) -> Topics:
+        if self.fails:
+            raise BrokerUnavailableError("the Kafka broker does not answer", table="default.k")
+        return super().topics()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_client_that_failed_is_replaced_at_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    clients = [_Client(fails=True), _Client(fails=False)]
+    reader = Reader(world, clients[1])
+    world.view("v", reader.uuid, world.t)
+    left = iter(clients)
+    monkeypatch.setattr("tilth.ingest.service.service.BrokerClient", lambda config: next(left))
+    service = KafkaService(consume_context(world), EventLog(events_max=10), reader.kafka)
+    assert "the Kafka broker does not answer" in service._poll().trouble
+    assert [each.is_closed for each in clients] == [True, False]
+    assert [service._poll().partitions for _ in range(2)] == [{"a": 1}, {"a": 1}]
+    assert [each.is_closed for each in clients] == [True, False]
 
 
 def test_a_defect_waits_and_counts() -> None:
