@@ -92,6 +92,8 @@ def test_filters_find_what_a_scan_of_parquet_finds(world: ServedWorld, user: Spa
         made.append(table)
     whole = pa.concat_tables(made)
     pq.write_table(whole, tmp_path / "odd.parquet")
+    # Spark's filters of row groups miss times of the ten days that its hybrid calendar does not have.
+    user.conf.set("spark.sql.parquet.filterPushdown", "false")
     parquet = user.read.parquet(str(tmp_path / "odd.parquet"))
     frame = _load(user, "odd")
     assert frame.schema == parquet.schema
