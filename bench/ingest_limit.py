@@ -37,7 +37,7 @@ from bench.rivals import add_kit_arguments, kit_of
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, RocksKV
-from tilth.ingest.kafka.broker import Fetched, fetch
+from tilth.ingest.kafka.fetch import Fetched, fetch
 from tilth.ingest.messages.decode import Decoded, Decoder
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.views.refusals import misfits
@@ -79,14 +79,14 @@ class Stages:
 
     @property
     def bytes(self) -> int:
-        return sum(len(message) for each in self.fetched for message in each.messages)
+        return sum(each.messages.values.size for each in self.fetched)
 
     def keep(self) -> None:
         """Fetch all messages for the other stages."""
-        self.fetched = list(fetch(self._clock, self._config, self._ranges))
+        self.fetched = list(fetch(self._clock, self._config, self._ranges, has_headers=False))
 
     def fetch(self) -> None:
-        for _ in fetch(self._clock, self._config, self._ranges):
+        for _ in fetch(self._clock, self._config, self._ranges, has_headers=False):
             pass
 
     def decode(self) -> None:
@@ -116,7 +116,7 @@ class Stages:
         """All stages but commit, batch by batch, as a task does."""
         decoder = Decoder(self._schema, self._config, columns=list(COLUMNS), defaults={})
         held = []
-        for each in fetch(self._clock, self._config, self._ranges):
+        for each in fetch(self._clock, self._config, self._ranges, has_headers=False):
             rows = pa.Table.from_batches([decoder.decode(each.topic, each.partition, each.messages).rows])
             misfits(self._layout, rows)
             held.append(rows)
@@ -202,7 +202,7 @@ def stage_seconds(stages: Stages, folder: Path) -> dict[str, float]:
 
 def limits(stages: Stages, folder: Path) -> dict[str, tuple[float, str]]:
     """Return the least seconds of the machine and their meaning, by stage."""
-    messages = [message.value() or b"" for each in stages.fetched for message in each.messages]
+    messages = [text or b"" for each in stages.fetched for text in each.messages.values.items]
 
     def copy() -> None:
         bytearray(b"".join(messages))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.long import examples
 from tests.property.hostile_messages import TYPES, json_texts
-from tests.unit.ingest.decoding import WITH_KERNEL, WITHOUT_KERNEL, FakeMessage, decoder, kafka_of
+from tests.unit.ingest.decoding import WITH_KERNEL, WITHOUT_KERNEL, batch_of, decoder, kafka_of
+from tilth.ingest.batch import Texts
 from tilth.ingest.messages.decode import Decoded, Decoder
 from tilth.ingest.messages.json_blocks import BlockReader
 from tilth.model.types import DataType, Kind, Simple
@@ -68,7 +69,7 @@ def facts(decoded: Decoded) -> Any:
 def check(number: int, values: list[bytes | None]) -> None:
     # Each call has new decoders, because one that has met many doubtful messages leaves out the kernel for a while.
     with_kernel, without = both(**KINDS_OF_DECODERS[number])
-    messages = [FakeMessage(offset, value) for offset, value in enumerate(values)]
+    messages = batch_of(values)
     for _ in range(2):
         # The second time, keys are expected in the order of the last message.
         assert facts(with_kernel.decode("t", 0, messages)) == facts(without.decode("t", 0, messages))
@@ -146,7 +147,7 @@ def test_plain_messages_are_read_by_the_kernel() -> None:
     ]
     schema = kafka_of(COLUMNS).schema
     reader = BlockReader(schema, skip_unknown=True, defaults=DEFAULTS, loader=WITH_KERNEL)
-    block = reader.read([text.encode() for text in texts], range(len(COLUMNS)))
+    block = reader.read(Texts([text.encode() for text in texts]), range(len(COLUMNS)))
     assert block is not None
     assert block.doubtful.tolist() == []
 
@@ -178,7 +179,7 @@ _digits = st.text("0123456789", min_size=1, max_size=22)
 def test_numbers_are_the_nearest_doubles(texts: list[str]) -> None:
     values = [b'{"f": %s}' % text.encode() for text in texts]
     found, expected = (
-        decoder({"f": Kind.FLOAT64}, loader=loader).decode("t", 0, [FakeMessage(n, v) for n, v in enumerate(values)])
+        decoder({"f": Kind.FLOAT64}, loader=loader).decode("t", 0, batch_of(values))
         for loader in (WITH_KERNEL, WITHOUT_KERNEL)
     )
     assert facts(found) == facts(expected)

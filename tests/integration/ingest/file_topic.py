@@ -11,8 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tilth.base.clock import Clock
-from tilth.ingest.kafka.broker import Fetched
+from tilth.ingest.batch import MessageBatch, Texts
+from tilth.ingest.kafka.fetch import Fetched
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
 
@@ -25,23 +28,17 @@ class FileMessage:
     number: int
     content: bytes | None
 
-    def value(self) -> bytes | None:
-        return self.content
-
     def key(self) -> bytes | None:
         return f"k{self.number}".encode()
 
-    def offset(self) -> int:
-        return self.number
 
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_735_689_601_500 + self.number
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        return None
-
-    def __len__(self) -> int:
-        return len(self.content or b"")
+def batch_of(messages: Sequence[FileMessage]) -> MessageBatch:
+    return MessageBatch(
+        Texts([each.content for each in messages]),
+        offsets=np.array([each.number for each in messages], np.int64),
+        keys=Texts([each.key() for each in messages]),
+        times=np.array([1_735_689_601_500 + each.number for each in messages], np.int64),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +59,18 @@ class FileTopic:
         found: list[FileMessage] = pickle.loads((self.folder / f"{partition}").read_bytes())
         return found
 
-    def fetch(self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> Iterator[Fetched]:
+    def fetch(
+        self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, has_headers: bool
+    ) -> Iterator[Fetched]:
         """Read the messages of the ranges from the files, as kafka.fetch does from a broker."""
         for each in ranges:
             with open(self.folder / "fetches", "a") as log:
                 log.write(f"{each.partition} {each.start} {each.end}\n")
             messages = [m for m in self.messages(each.partition)[each.start : each.end] if m.content != b""]
             for start in range(0, len(messages), BATCH):
-                yield Fetched(topic=self.name, partition=each.partition, messages=messages[start : start + BATCH])
+                yield Fetched(
+                    topic=self.name, partition=each.partition, messages=batch_of(messages[start : start + BATCH])
+                )
 
     def fetched(self) -> Counter[tuple[int, int]]:
         """Count the fetches of each offset of each partition."""

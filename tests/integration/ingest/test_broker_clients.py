@@ -18,7 +18,9 @@ from confluent_kafka import TopicPartition as KafkaPosition
 from tilth.base.clock import SystemClock
 from tilth.ingest import BrokerUnavailableError, OffsetGapError
 from tilth.ingest.kafka import broker as kafka_client
-from tilth.ingest.kafka.broker import BrokerClient, Holds, fetch
+from tilth.ingest.kafka import fetch as fetching
+from tilth.ingest.kafka.broker import BrokerClient, Holds
+from tilth.ingest.kafka.fetch import fetch
 from tilth.ingest.settings import KafkaConfig, read_config
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, Schema
@@ -148,12 +150,12 @@ def test_memory_does_not_grow_with_a_broker_that_never_answers(monkeypatch: pyte
 
 def test_nothing_stays_behind_of_clients_that_failed(living: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client, "REQUEST_SECONDS_MAX", 0.3)
-    monkeypatch.setattr(kafka_client, "STALL_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(fetching, "STALL_SECONDS_MAX", 0.3)
     gone, there = config_of(f"127.0.0.1:{free_port()}"), config_of(living)
     missing = OffsetRange(topic="clients", partition=0, start=1_000, end=1_001)
 
     def read(config: KafkaConfig) -> object:
-        return list(fetch(SystemClock(), config, [missing]))
+        return list(fetch(SystemClock(), config, [missing], has_headers=False))
 
     def ask(config: KafkaConfig) -> object:
         client = BrokerClient(config)

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.integration.ingest.file_topic import FileMessage
+from tests.integration.ingest.file_topic import FileMessage, batch_of
 from tests.integration.ingest.ingest_world import schema_of
 from tests.integration.ingest.message_kinds import BROKEN, COLUMNS, FORMATS, Planned, good, no_number, without_key
 from tests.long import examples
 from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock
 from tilth.ingest import dead_letter_table, read_config
-from tilth.ingest.kafka.broker import Fetched
+from tilth.ingest.kafka.fetch import Fetched
 from tilth.ingest.policy.evaluation import Evaluation
 from tilth.ingest.rounds.keep import NO_NUMBERS, Kept
 from tilth.ingest.rounds.round import DeadLetters, RoundFacts, RoundJob, ViewRefusal
@@ -105,9 +105,9 @@ class Cell:
             fetch=self._fetch,
         )
 
-    def _fetch(self, clock: Clock, config: KafkaConfig, ranges: Any) -> Iterator[Fetched]:
+    def _fetch(self, clock: Clock, config: KafkaConfig, ranges: Any, *, has_headers: bool) -> Iterator[Fetched]:
         for start in range(0, len(self.sent), 3):
-            yield Fetched(topic="t", partition=0, messages=self.sent[start : start + 3])
+            yield Fetched(topic="t", partition=0, messages=batch_of(self.sent[start : start + 3]))
 
     def rows(self, facts: RoundFacts, table: str) -> list[dict[str, Any]]:
         folder = data_folder(self.root, table)

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 from tilth.ingest import read_config
+from tilth.ingest.batch import MessageBatch, Texts
+from tilth.ingest.compiled import KernelLoader
 from tilth.ingest.messages.decode import Decoded, Decoder
-from tilth.ingest.messages.json_blocks import KernelLoader
+from tilth.ingest.messages.json_blocks import kernel_loader
 from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import DataType, Kind, Simple
 
 #: Decoders with the compiled kernel from their first message on, and without it.
-WITH_KERNEL, WITHOUT_KERNEL = KernelLoader(after_bytes=0), KernelLoader(after_bytes=1 << 62)
+WITH_KERNEL, WITHOUT_KERNEL = kernel_loader(after_bytes=0), kernel_loader(after_bytes=1 << 62)
 #: 2025-01-01T00:00:01.500Z
 SENT_MS = 1_735_689_601_500
 
 
-@dataclass(frozen=True, slots=True)
-class FakeMessage:
-    number: int
-    content: bytes | None
-    name: bytes | None = None
-
-    def value(self) -> bytes | None:
-        return self.content
-
-    def key(self) -> bytes | None:
-        return f"k{self.number}".encode() if self.name is None else self.name
-
-    def offset(self) -> int:
-        return self.number
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, SENT_MS
-
-    def headers(self) -> list[tuple[str, bytes | None]]:
-        return [("h", b"v"), ("n", None)]
+def batch_of(values: Sequence[bytes | None], *, key: bytes | None = None) -> MessageBatch:
+    """Return messages with offsets from 0 on; `key`: that of all of them, instead of one for each."""
+    count = len(values)
+    return MessageBatch(
+        Texts(list(values)),
+        offsets=np.arange(count),
+        keys=Texts([f"k{number}".encode() if key is None else key for number in range(count)]),
+        times=np.full(count, SENT_MS),
+        headers=[[("h", b"v"), ("n", None)]] * count,
+    )
 
 
 def kafka_of(columns: Mapping[str, Kind | DataType], *, required: Sequence[str] = (), **settings: str) -> KafkaDef:
@@ -74,4 +67,4 @@ def decode(
     **settings: str,
 ) -> Decoded:
     made = decoder(columns, wanted=wanted, required=required, defaults=defaults, loader=loader, **settings)
-    return made.decode("topic", 3, [FakeMessage(i, value) for i, value in enumerate(values)])
+    return made.decode("topic", 3, batch_of(values))

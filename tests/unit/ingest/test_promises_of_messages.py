@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.unit.ingest.decoding import FakeMessage
+from tests.unit.ingest.decoding import batch_of
 from tilth.grammar.statements import CreateTable
 from tilth.ingest.messages.decode import Decoded, Decoder
 from tilth.ingest.settings import read_config
@@ -36,7 +36,7 @@ def decode(
     } | settings
     kafka = KafkaDef(uuid="u", database="d", name="k", schema=schema, settings=given)
     decoder = Decoder(schema, read_config(kafka), columns=schema.names, defaults=defaults or {})
-    return decoder.decode("t", 0, [FakeMessage(offset, value) for offset, value in enumerate(values)])
+    return decoder.decode("t", 0, batch_of(values))
 
 
 def reasons(decoded: Decoded) -> Mapping[int, str]:

@@ -36,7 +36,8 @@ from tilth.ingest.consumer.calls import (
 from tilth.ingest.consumer.position import ConsumerPosition
 from tilth.ingest.consumer.view_watch import ViewWatch
 from tilth.ingest.errors import KernelUnfitError, UnreadRangesError, ViewError, ViewFailedError
-from tilth.ingest.kafka.broker import BrokerClient, fetch
+from tilth.ingest.kafka.broker import BrokerClient
+from tilth.ingest.kafka.fetch import fetch
 from tilth.ingest.kafka.metadata import PartitionEnd, ReportedEnd
 from tilth.ingest.policy.evaluation import KERNELS, CompiledViews, FailingViews
 from tilth.ingest.policy.ranges import backlog, message_budget, split_ranges, task_count

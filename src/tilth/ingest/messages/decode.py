@@ -12,19 +12,21 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tilth.base.errors import InvalidInputError
 from tilth.formats import BadValueError
+from tilth.ingest.batch import MessageBatch
+from tilth.ingest.compiled import KernelLoader
 from tilth.ingest.messages.arrays import LAST_TIME, MISFITS, BrokenCheckError, array_of, may_misfit
 from tilth.ingest.messages.cells import CellReader
 from tilth.ingest.messages.columns import check_format, format_of, reason_of
 from tilth.ingest.messages.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS
-from tilth.ingest.messages.json_blocks import LOADER, Block, BlockReader, KernelLoader
+from tilth.ingest.messages.json_blocks import LOADER, Block, BlockReader
 from tilth.ingest.messages.objects import ObjectReader
 from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig
 from tilth.model.table import Column, Schema
@@ -56,18 +58,6 @@ Record = Any
 Records = Any
 #: Index of each row's message among the decoded messages; None: every message is one row.
 Owners = np.ndarray[Any, np.dtype[np.int64]] | None
-
-_value_of = operator.methodcaller("value")
-
-
-class Message(Protocol):
-    """Message of the Kafka client, with the methods that decoding calls."""
-
-    def value(self) -> bytes | None: ...
-    def key(self) -> bytes | None: ...
-    def offset(self) -> int: ...
-    def timestamp(self) -> tuple[int, int]: ...
-    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,23 +140,24 @@ class Decoder:
         self._blocks = _block_reader(schema, config, defaults, loader)
         self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
 
-    def decode(self, topic: str, partition: int, messages: Sequence[Message]) -> Decoded:
+    def decode(self, topic: str, partition: int, messages: MessageBatch) -> Decoded:
         """The rows of these messages, in order, and the broken ones."""
-        block = self._blocks.read(list(map(_value_of, messages)), self._converted) if self._blocks else None
+        block = self._blocks.read(messages.values, self._converted) if self._blocks else None
         rows = self._by_objects(messages) if block is None else self._by_block(block, messages)
         arrays, counts = rows.arrays, rows.counts
-        sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
+        owners = None if counts is None else np.repeat(np.arange(len(counts)), counts)
         for name in self._columns:
             if name not in arrays:
-                arrays[name] = _virtual(name, topic, partition, sources, rows.reasons, messages)
+                column = _virtual(name, topic, partition, messages, rows.reasons)
+                arrays[name] = column if owners is None else column.take(pa.array(owners))
         return Decoded(
             rows=pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], schema=self.arrow_schema),
-            owners=None if counts is None else np.repeat(np.arange(len(counts)), counts),
+            owners=owners,
             messages=len(messages),
-            broken=tuple(broken(topic, partition, messages[i], reason) for i, reason in rows.reasons.items()),
+            broken=tuple(broken(topic, partition, messages, i, reason) for i, reason in rows.reasons.items()),
         )
 
-    def _by_block(self, block: Block, messages: Sequence[Message]) -> _Rows:
+    def _by_block(self, block: Block, messages: MessageBatch) -> _Rows:
         """Return the block's rows, with those of doubtful messages as `_by_objects` reads them."""
         columns = [self._schema.columns[position] for position in block.arrays]
         arrays = {
@@ -176,7 +167,7 @@ class Decoder:
         doubtful = block.doubtful
         if not len(doubtful):
             return _Rows(arrays, None, {})
-        others = self._by_objects([messages[index] for index in doubtful])
+        others = self._by_objects(messages.take(doubtful.tolist()))
         own = [1] * len(doubtful) if others.counts is None else others.counts
         counts = np.ones(len(messages), np.int64)
         counts[doubtful] = own
@@ -187,7 +178,7 @@ class Decoder:
         }
         return _Rows(merged, counts.tolist(), {int(doubtful[index]): why for index, why in others.reasons.items()})
 
-    def _by_objects(self, messages: Sequence[Message]) -> _Rows:
+    def _by_objects(self, messages: MessageBatch) -> _Rows:
         records, counts, reasons = self._read_all(messages)
         try:
             arrays = self._arrays(records)
@@ -200,27 +191,27 @@ class Decoder:
                 arrays[name] = array_of(values, ENVELOPE_COLUMNS[name])
         return _Rows(arrays, counts, reasons)
 
-    def _read_all(self, messages: Sequence[Message]) -> tuple[Records, Sequence[int] | None, dict[int, str]]:
+    def _read_all(self, messages: MessageBatch) -> tuple[Records, Sequence[int] | None, dict[int, str]]:
         """Return records, rows by message (None: one each) and reasons by index of a broken message."""
-        found = self._reader.read_all(list(map(_value_of, messages)))
+        found = self._reader.read_all(messages.values.items)
         return _flat(*self._read_each(messages)) if found is None else (*found, {})
 
-    def _read_each(self, messages: Sequence[Message]) -> tuple[list[Sequence[Record]], dict[int, str]]:
+    def _read_each(self, messages: MessageBatch) -> tuple[list[Sequence[Record]], dict[int, str]]:
         """Return the rows of each message, and reasons by index of a broken one."""
-        values = list(map(_value_of, messages))
+        values = messages.values.items
         rows: list[Sequence[Record]] = []
         reasons: dict[int, str] = {}
         read = self._reader.reader_of(values)
         for index, value in enumerate(values):
             try:
                 # A message without a value is Kafka's tombstone: no rows, and nothing wrong with it.
-                rows.append(read(value, messages[index].key()) if value else ())
+                rows.append(read(value, messages.key(index)) if value else ())
             except (InvalidInputError, ValueError, RecursionError) as error:
                 reasons[index] = reason_of(error)
                 rows.append(self._broken_rows)
         return rows, reasons
 
-    def _without_misfits(self, messages: Sequence[Message]) -> tuple[list[Record], list[int], dict[int, str]]:
+    def _without_misfits(self, messages: MessageBatch) -> tuple[list[Record], list[int], dict[int, str]]:
         """Read like `_read_all`; messages whose values the column types cannot hold are broken."""
         rows, reasons = self._read_each(messages)
         for index, reason in list(self._misfits(rows, 0, self._converted)):
@@ -326,59 +317,59 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-def broken(topic: str, partition: int, message: Message, reason: str, *, view: str | None = None) -> Broken:
-    """The message with what is wrong with it."""
+def broken(
+    topic: str, partition: int, messages: MessageBatch, index: int, reason: str, *, view: str | None = None
+) -> Broken:
+    """The message at the index with what is wrong with it."""
     return Broken(
         topic=topic,
         partition=partition,
-        offset=message.offset(),
-        timestamp=micros_of(message, 1000),
-        key=message.key(),
+        offset=int(messages.offsets[index]),
+        timestamp=micros_of(messages.time(index), 1000),
+        key=messages.key(index),
         view=view,
         reason=reason,
-        raw=message.value(),
+        raw=messages.values[index],
     )
 
 
-def _virtual(
-    name: str,
-    topic: str,
-    partition: int,
-    sources: Sequence[Message],
-    reasons: Mapping[int, str],
-    messages: Sequence[Message],
-) -> pa.Array:
-    """A virtual column: one value for each row, from the message that the row came with."""
+def _virtual(name: str, topic: str, partition: int, messages: MessageBatch, reasons: Mapping[int, str]) -> pa.Array:
+    """A virtual column: one value for each message."""
     type_ = arrow_type(VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS[name])
     match name:
         case "_topic":
-            return pa.repeat(pa.scalar(topic, type_), len(sources))
+            return pa.repeat(pa.scalar(topic, type_), len(messages))
         case "_partition":
-            return pa.repeat(pa.scalar(partition, type_), len(sources))
+            return pa.repeat(pa.scalar(partition, type_), len(messages))
         case "_offset":
-            values: Iterable[Any] = (message.offset() for message in sources)
+            return pa.array(messages.offsets, type_)
         case "_timestamp":
-            values = (micros_of(message, 1_000_000) for message in sources)
+            return _times(messages, 1_000_000, type_)
         case "_timestamp_ms":
-            values = (micros_of(message, 1000) for message in sources)
+            return _times(messages, 1000, type_)
         case "_key":
-            values = (_text(message.key()) for message in sources)
+            values: Iterable[Any] = map(_text, messages.keys)
         case "_headers":
-            values = ([(key, _text(value)) for key, value in message.headers() or []] for message in sources)
+            values = ([(key, _text(value)) for key, value in headers] for headers in messages.headers)
         case "_content":
-            values = (_text(message.value()) for message in sources)
+            values = map(_text, messages.values.items)
         case "_error":
-            found = {id(messages[index]): reason for index, reason in reasons.items()}
-            values = (found.get(id(message)) for message in sources)
+            values = map(reasons.get, range(len(messages)))
         case _:
-            broken = {id(messages[index]) for index in reasons}
-            values = (_text(message.value()) if id(message) in broken else None for message in sources)
+            values = (_text(messages.values[i]) if i in reasons else None for i in range(len(messages)))
     return pa.array(list(values), type_)
 
 
-def micros_of(message: Message, unit: int) -> int | None:
-    """Return the message's time in microseconds, cut to the unit; None if the producer gave no valid time."""
-    micros = message.timestamp()[1] * 1000
+def _times(messages: MessageBatch, unit: int, type_: pa.DataType) -> pa.Array:
+    millis = messages.times
+    are_valid = (millis >= 0) & (millis <= LAST_TIME // 1000)
+    micros = np.where(are_valid, millis, 0) * 1000
+    return pa.array(micros // unit * unit, mask=~are_valid).cast(type_)
+
+
+def micros_of(millis: int, unit: int) -> int | None:
+    """Return a message's time in microseconds, cut to the unit; None if the producer gave no valid time."""
+    micros = millis * 1000
     return micros // unit * unit if 0 <= micros <= LAST_TIME else None
 
 

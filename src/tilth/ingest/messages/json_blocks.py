@@ -1,23 +1,16 @@
 """Blocks of messages to columns by the compiled kernel: one pass over each byte, without an object for each value.
 
-Covers: loading the kernel, Arrow columns of its output, values that msgspec reads. Does not cover: reading bytes
-(json_kernel.py), the layout of its arrays (json_cells.py), messages that are doubtful (objects.py).
-Always holds: a row is what objects.py makes of the same message; where that is not certain, the message is doubtful. A
-process that decodes little never loads the kernel, which costs a third of a second and 40 MiB, and four seconds where
-it was never compiled before.
+Covers: Arrow columns of its output, values that msgspec reads. Does not cover: loading the kernel (compiled.py),
+reading bytes (json_kernel.py), the layout of its arrays (json_cells.py), messages that are doubtful (objects.py).
+Always holds: a row is what objects.py makes of the same message; where that is not certain, the message is doubtful.
 
 Tests: tests/property/test_json_kernel.py, tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -25,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.base.logs import Log
-from tilth.base.units import GIB, MIB
+from tilth.base.units import GIB
+from tilth.ingest.batch import Numbers, Texts
+from tilth.ingest.compiled import LOAD_AFTER_BYTES, KernelLoader
 from tilth.ingest.messages import json_cells as cells
 from tilth.ingest.messages.arrays import MISFITS, checked_array
 from tilth.ingest.messages.in_c import Doubts, value_decoder
@@ -34,8 +28,6 @@ from tilth.model.table import Column, Schema
 from tilth.model.types import INTEGER_BITS, Kind, Simple
 from tilth.storage import arrow_type, misfits
 
-#: Bytes that a process decodes before it loads the kernel.
-LOAD_AFTER_BYTES = 8 * MIB
 #: Offsets of texts have 32 bits.
 _BLOCK_BYTES_MAX = GIB
 #: Share of doubtful messages beyond which the kernel is no gain, and the number of blocks then read without it.
@@ -52,80 +44,19 @@ _KINDS: Mapping[Kind, int] = {
     Kind.BOOLEAN: cells.BOOLEAN,
 } | dict.fromkeys(INTEGER_BITS, cells.INTEGER)
 
-_log = Log("ingest")
-
-Numbers = np.ndarray[Any, np.dtype[Any]]
-
-
-class KernelLoader:
-    """Loads the kernel once in a process, if it can, after enough bytes were decoded."""
-
-    def __init__(self, after_bytes: int = LOAD_AFTER_BYTES) -> None:
-        self._lock = threading.Lock()
-        self._left = after_bytes
-        self._kernel: ModuleType | None = None
-        self._is_tried = False
-
-    def count(self, size: int) -> ModuleType | None:
-        """Count bytes to decode; return the kernel, None as long as they are too few or where it cannot be loaded."""
-        if not self._is_tried:
-            self._left -= size
-            if self._left <= 0:
-                self._load()
-        return self._kernel
-
-    def _load(self) -> None:
-        with self._lock:
-            if self._is_tried:
-                return
-            try:
-                kernel = _import_kernel()
-                # numba compiles a function, and stores its code, at the first call.
-                probe = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.STRING)),))
-                BlockReader(probe, skip_unknown=True, defaults={}, loader=self).try_out(kernel)
-                self._kernel = kernel
-            except Exception as error:  # whatever a compiler raises on a machine that it does not know
-                _log.warning("kernel_not_loaded", reason=f"{type(error).__name__}: {error}")
-            self._is_tried = True
+#: The kernel, and what it is compiled with.
+_KERNEL = [f"{__package__}.{module}" for module in ("json_kernel", "json_values", "json_cells")]
 
 
-#: Modules that numba compiles, and what they import.
-_SOURCES = ("json_kernel", "json_values", "json_cells")
-#: The loader of this process.
-LOADER = KernelLoader()
+def kernel_loader(after_bytes: int = LOAD_AFTER_BYTES) -> KernelLoader:
+    """Return a loader of the kernel."""
+    probe = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.STRING)),))
 
+    def try_out(kernel: ModuleType) -> None:
+        BlockReader(probe, skip_unknown=True, defaults={}, loader=loader).try_out(kernel)
 
-def _import_kernel() -> ModuleType:
-    """Import the kernel; raises OSError where there is no folder for machine code, and what numba raises.
-
-    Each version of the sources has a folder of its own, because numba compares the time and size of one file only.
-    """
-    from numba.core import config
-
-    here = Path(__file__).parent
-    sources = b"".join((here / f"{module}.py").read_bytes() for module in _SOURCES)
-    name = f"kernel-{hashlib.sha256(sources).hexdigest()[:16]}"
-    # Its settings are made at run time.
-    settings: Any = config
-    before = settings.CACHE_DIR
-    settings.CACHE_DIR = str(_code_folder(here / "__pycache__" / name, name))
-    try:
-        return importlib.import_module("tilth.ingest.messages.json_kernel")
-    finally:
-        settings.CACHE_DIR = before
-
-
-def _code_folder(beside: Path, name: str) -> Path:
-    """Return the folder for machine code: beside the sources, else among the caches of the user. Raises OSError."""
-    try:
-        beside.mkdir(parents=True, exist_ok=True)
-        if os.access(beside, os.W_OK):
-            return beside
-    except OSError:
-        pass
-    own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilth" / name
-    own.mkdir(parents=True, exist_ok=True)
-    return own
+    loader = KernelLoader(_KERNEL, try_out, after_bytes=after_bytes)
+    return loader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,20 +112,16 @@ class BlockReader:
         is_plain = all(min(name, default="\0") >= " " and '"' not in name and "\\" not in name for name in names)
         return is_plain and all(each.can_read for each in self._spans.values())
 
-    def read(self, texts: Sequence[bytes | None], positions: Sequence[int]) -> Block | None:
+    def read(self, texts: Texts, positions: Sequence[int]) -> Block | None:
         """Return the columns at these positions; None: objects.py must read the block."""
         if self._without:
             self._without -= 1
             return None
-        given = [text or b"" for text in texts]
-        offsets = np.zeros(len(given) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, given), np.int64, len(given)) + 1, out=offsets[1:])
-        size = int(offsets[-1])
+        size = int(texts.offsets[-1])
         kernel = self._loader.count(size)
-        if kernel is None or not given or size > _BLOCK_BYTES_MAX:
+        if kernel is None or not len(texts) or size > _BLOCK_BYTES_MAX:
             return None
-        buffer = b"\0".join([*given, b""])
-        output = self._output(kernel, buffer, given, offsets)
+        buffer, output = texts.buffer, self._output(kernel, texts)
         try:
             # Spans that are not requested are read, too: a message may be broken by them.
             arrays = {each: self._array(kernel, buffer, output, each) for each in {*positions, *self._spans}}
@@ -203,18 +130,16 @@ class BlockReader:
             self._without = _BLOCKS_WITHOUT
             return None
         doubtful = np.flatnonzero(output.doubts)
-        if len(doubtful) > _DOUBTS_MAX * len(given):
+        if len(doubtful) > _DOUBTS_MAX * len(texts):
             self._without = _BLOCKS_WITHOUT
         return Block(arrays={position: arrays[position] for position in positions}, doubtful=doubtful)
 
     def try_out(self, kernel: ModuleType) -> None:
         """Call all functions of the kernel once; raises whatever they do."""
-        text = b'{"a":"b"}'
-        buffer = text + b"\0"
-        output = self._output(kernel, buffer, [text], np.array([0, len(buffer)]))
-        assert self._array(kernel, buffer, output, 0).to_pylist() == ["b"]
+        texts = Texts([b'{"a":"b"}'])
+        assert self._array(kernel, texts.buffer, self._output(kernel, texts), 0).to_pylist() == ["b"]
 
-    def _output(self, kernel: ModuleType, buffer: bytes, texts: Sequence[bytes], offsets: Numbers) -> _Output:
+    def _output(self, kernel: ModuleType, texts: Texts) -> _Output:
         if not self._has_slots:
             kernel.fill_slots(self._keys, self._key_offsets, self._slots)
             self._has_slots = True
@@ -226,11 +151,12 @@ class BlockReader:
             states=np.zeros(shape, np.uint8),
             doubts=np.zeros(count, np.uint8),
         )
-        if not buffer.isascii():
-            output.doubts[[row for row, text in enumerate(texts) if not _is_utf8(text)]] = 1
+        # A zero byte ends each text, so the whole is UTF-8 only if each of them is.
+        if not _is_utf8(texts.buffer):
+            output.doubts[[row for row, text in enumerate(texts.items) if text and not _is_utf8(text)]] = 1
         kernel.read_objects(
-            np.frombuffer(buffer, np.uint8),
-            offsets,
+            np.frombuffer(texts.buffer, np.uint8),
+            texts.offsets,
             self._keys,
             self._key_offsets,
             self._slots,
@@ -353,3 +279,7 @@ def _is_utf8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+#: The loader of this process.
+LOADER = kernel_loader()

@@ -18,9 +18,10 @@ import msgspec
 import numpy as np
 
 from tilth.base.clock import Clock
+from tilth.ingest.batch import Numbers
 from tilth.ingest.errors import ViewError, ViewFailedError
 from tilth.ingest.policy.evaluation import Evaluation
-from tilth.ingest.rounds.keep import NO_NUMBERS, Numbers
+from tilth.ingest.rounds.keep import NO_NUMBERS
 from tilth.ingest.rounds.round import Culprit, RoundJob
 from tilth.ingest.rounds.write import CULPRITS_MAX, Written, too_many
 from tilth.ingest.views.plans import SqlPlan

@@ -13,7 +13,6 @@ Tests: tests/unit/ingest/rounds/test_failing_view.py, tests/integration/ingest/t
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tilth.ingest.messages.decode import Broken, Decoded, Message, micros_of
+from tilth.ingest.batch import MessageBatch, Numbers
+from tilth.ingest.messages.decode import Broken, Decoded, micros_of
 from tilth.ingest.rounds.round import RoundJob, ViewRefusal
 from tilth.ingest.views.plans import SqlPlan
 from tilth.ingest.views.refusals import by_message, failed_checks, without
@@ -36,10 +36,6 @@ _REFUSALS = pa.schema([(MESSAGE, pa.int64()), ("view", pa.string()), ("reason", 
 #: The files of a task, in the order in which they are begun; the refusals of all tasks are in a file of the first.
 _ROWS_N, _MESSAGES_N, _REFUSALS_N = 0, 1, 2
 
-_offset_of = operator.methodcaller("offset")
-
-# Any: numpy's arrays of integers.
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 NO_NUMBERS: Numbers = np.zeros(0, np.int64)
 
 
@@ -53,11 +49,11 @@ class Keeper:
         self._messages = ScratchWriter(_layout(job), _name(job, split, attempt, _MESSAGES_N), _MESSAGES)
         self._keeps_messages = job.keeps_messages
 
-    def keep(self, topic: str, partition: int, decoded: Decoded, messages: Sequence[Message]) -> None:
+    def keep(self, topic: str, partition: int, decoded: Decoded, messages: MessageBatch) -> None:
         """Write the rows, and the messages that they were made of."""
         if not decoded.rows.num_rows:
             return
-        numbers = np.fromiter(map(_offset_of, messages), np.int64, len(messages)) + self._shifts[topic, partition]
+        numbers = messages.offsets + self._shifts[topic, partition]
         of_rows = numbers if decoded.owners is None else numbers[decoded.owners]
         self._rows.write(pa.RecordBatch.from_arrays([pa.array(of_rows), *decoded.rows.columns], schema=self._schema))
         if self._keeps_messages:
@@ -142,15 +138,15 @@ class Kept:
         return _name(self.job, split, self.attempts[split], n)
 
 
-def _batch_of(numbers: Numbers, messages: Sequence[Message], decoded: Decoded) -> pa.RecordBatch:
+def _batch_of(numbers: Numbers, messages: MessageBatch, decoded: Decoded) -> pa.RecordBatch:
     """The messages that have rows."""
     positions = list(range(len(messages))) if decoded.owners is None else np.unique(decoded.owners).tolist()
-    chosen = [messages[position] for position in positions]
+    chosen = messages.take(positions)
     columns = [
         pa.array(numbers[positions]),
-        pa.array([micros_of(message, 1000) for message in chosen], pa.int64()),
-        pa.array([message.key() for message in chosen], pa.binary()),
-        pa.array([message.value() for message in chosen], pa.binary()),
+        pa.array([micros_of(millis, 1000) for millis in chosen.times.tolist()], pa.int64()),
+        pa.array(chosen.keys, pa.binary()),
+        pa.array(chosen.values.items, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_MESSAGES)
 

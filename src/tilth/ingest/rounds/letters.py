@@ -14,13 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import compress, groupby
-from operator import attrgetter
+from operator import itemgetter
+from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.ingest.kafka.broker import Fetched
+from tilth.ingest.batch import MessageBatch, Texts
+from tilth.ingest.kafka.fetch import Fetched
 from tilth.model.delta import WrittenDelta
 from tilth.model.offset import OffsetRange
 from tilth.storage import (
@@ -49,42 +52,21 @@ _SCHEMA = pa.schema(
         )
     )
 )
-#: Types of a message's time in librdkafka: none, the producer's.
-_NO_TIME, _CREATE_TIME = (0, -1), 1
-
 
 #: Topic, partition, offset.
 Position = tuple[str, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LetterMessage:
-    """The message of a dead letter, as the Kafka client would give it, without headers."""
-
-    topic: str
-    partition: int
-    number: int
-    milliseconds: int | None
-    key_bytes: bytes | None
-    raw: bytes
-
-    def value(self) -> bytes:
-        return self.raw
-
-    def key(self) -> bytes | None:
-        return self.key_bytes
-
-    def offset(self) -> int:
-        return self.number
-
-    def timestamp(self) -> tuple[int, int]:
-        return _NO_TIME if self.milliseconds is None else (_CREATE_TIME, self.milliseconds)
-
-    def headers(self) -> None:
-        """Dead letters have none."""
-
-    def __len__(self) -> int:
-        return len(self.raw)
+# Any: values of columns.
+def _messages(rows: Sequence[tuple[Any, ...]]) -> MessageBatch:
+    """Return the messages of rows of one topic partition, without headers, which letters do not have."""
+    _, _, offsets, millis, keys, values = map(list, zip(*rows, strict=True))
+    return MessageBatch(
+        Texts(values),
+        offsets=np.array(offsets, np.int64),
+        keys=Texts(keys),
+        times=np.array([-1 if each is None else each for each in millis], np.int64),
+    )
 
 
 class LetterFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,9 +98,9 @@ class Letters:
     def fetch(self, split: int) -> Iterator[Fetched]:
         """Yield the messages of a split, in the order of topic partitions and offsets."""
         for batch in read_scratch(self.layout, self.names[split], LETTER_COLUMNS[2:]):
-            messages = map(LetterMessage, *(column.to_pylist() for column in batch.columns))
-            for (topic, partition), found in groupby(messages, attrgetter("topic", "partition")):
-                yield Fetched(topic=topic, partition=partition, messages=list(found))
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            for (topic, partition), found in groupby(rows, itemgetter(0, 1)):
+                yield Fetched(topic=topic, partition=partition, messages=_messages(list(found)))
 
     def deletions(
         self, partitions: Mapping[str, str], *, txn: int, first_task: int, attempt: int

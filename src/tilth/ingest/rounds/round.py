@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Protocol
 
 import msgspec
 
 from tilth.base.clock import Clock, SystemClock
-from tilth.ingest.kafka.broker import Fetched, fetch
+from tilth.ingest.kafka.fetch import Fetched, fetch
 from tilth.ingest.policy.evaluation import Evaluation
 from tilth.ingest.rounds.letters import Letters
 from tilth.ingest.settings import KafkaConfig
@@ -28,8 +29,13 @@ from tilth.model.part import WrittenPart
 from tilth.model.table import Schema
 from tilth.storage import TableLayout
 
-#: Function that yields the messages of ranges; raises as kafka.fetch does.
-Fetch = Callable[[Clock, KafkaConfig, Iterable[OffsetRange]], Iterator[Fetched]]
+
+class Fetch(Protocol):
+    """Function that yields the messages of ranges, as kafka.fetch does."""
+
+    def __call__(
+        self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, has_headers: bool
+    ) -> Iterator[Fetched]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,7 @@ class RoundJob:
         """Yield the messages of a split; raises as `fetch` does."""
         if self.letters is not None:
             return self.letters.fetch(split)
-        return self.fetch(SystemClock(), self.config, self.splits[split])
+        return self.fetch(SystemClock(), self.config, self.splits[split], has_headers="_headers" in self.columns)
 
     def joined(self, ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:
         """One range for each partition, out of those of several tasks."""

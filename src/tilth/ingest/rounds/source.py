@@ -18,10 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tilth.base.clock import SystemClock
+from tilth.ingest.batch import MessageBatch
 from tilth.ingest.errors import KernelUnfitError
-from tilth.ingest.kafka.broker import Fetched
+from tilth.ingest.kafka.fetch import Fetched
 from tilth.ingest.messages.dead import dead_letter_rows
-from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, Owners, broken, micros_of
+from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Owners, broken, micros_of
 from tilth.ingest.rounds.keep import Keeper, Kept
 from tilth.ingest.rounds.round import NewestRead, RoundFacts, RoundJob
 from tilth.ingest.rounds.timed import Stopwatch, Timed
@@ -115,7 +116,7 @@ class SourceTask:
             for fetched in self._fetched:
                 with self._decoding.running():
                     decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
-                    size = sum(map(len, fetched.messages))
+                    size = fetched.messages.values.size
                     self._count(fetched, decoded, size)
                     for view in self._fused:
                         with view.watch.running():
@@ -150,10 +151,9 @@ class SourceTask:
             return
         self._counts[fetched.topic, fetched.partition].refused += len(refused)
         self._refusing[view] = None
-        messages: Sequence[Message] = fetched.messages
         self._hold_dead_letters(
             [
-                broken(fetched.topic, fetched.partition, messages[position], reason, view=view)
+                broken(fetched.topic, fetched.partition, fetched.messages, position, reason, view=view)
                 for position, reason in refused.items()
             ]
         )
@@ -203,9 +203,9 @@ def write_dead_letters(job: RoundJob, writer: RoundPartWriter, found: Sequence[B
         writer.write(job.dead_letters.table, layout, dead_letter_rows(found))
 
 
-def _sent_ms(messages: Sequence[Message]) -> int:
+def _sent_ms(messages: MessageBatch) -> int:
     """Return the time of the last message; 0: there is none, or it has none."""
-    micros = micros_of(messages[-1], 1000) if messages else None
+    micros = micros_of(messages.time(-1), 1000) if len(messages) else None
     return 0 if micros is None else micros // 1000
 
 

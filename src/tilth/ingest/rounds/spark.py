@@ -36,9 +36,10 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.full import full_error
 from tilth.base.logs import Log
+from tilth.ingest.batch import Numbers
 from tilth.ingest.errors import ViewFailedError
 from tilth.ingest.rounds.failing_view import run_failing_view
-from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept, Numbers
+from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept
 from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, total_of, with_refused
 from tilth.ingest.rounds.source import SourceTask, write_refused
 from tilth.ingest.rounds.spark_errors import why_not_computed

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from tilth.formats import BadValueError, to_stored
+from tilth.ingest.batch import MessageBatch, Texts
 from tilth.ingest.messages.decode import Decoder
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.loaded_file import SkippedRow
@@ -160,31 +161,6 @@ def _defaults(columns: list[Column]) -> dict[str, object]:
     return found
 
 
-class _Line:
-    """A line, as a message whose offset is its number among the lines that came with it."""
-
-    __slots__ = ("_number", "_value")
-
-    def __init__(self, value: bytes, number: int) -> None:
-        self._value = value
-        self._number = number
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def key(self) -> bytes | None:
-        return None
-
-    def offset(self) -> int:
-        return self._number
-
-    def timestamp(self) -> tuple[int, int]:
-        return 0, -1
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineReader:
     """Reads lines in a task of Spark; it goes there."""
@@ -214,7 +190,9 @@ class LineReader:
     def _rows(self, decoder: Decoder, lines: list[bytes], *, file: int, block: int, before: int) -> pa.RecordBatch:
         """Return the rows of lines of one block, `before` lines behind its beginning."""
         skipped = 1 if self.has_header and not block and not before else 0
-        messages = [_Line(line, number) for number, line in enumerate(lines) if line and number >= skipped]
+        numbers = [number for number, line in enumerate(lines) if line and number >= skipped]
+        # A line's offset is its number among the lines that came with it.
+        messages = MessageBatch(Texts([lines[number] for number in numbers]), offsets=np.array(numbers, np.int64))
         found = decoder.decode("", 0, messages)
         bad = [
             msgspec.msgpack.encode(

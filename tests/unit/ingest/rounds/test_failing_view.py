@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.ingest.decoding import kafka_of
 from tilth.ingest import ViewError, read_config
+from tilth.ingest.batch import Numbers
 from tilth.ingest.errors import ViewFailedError
 from tilth.ingest.policy.evaluation import (
     CLEAN_ROUNDS_MIN,
@@ -22,7 +23,7 @@ from tilth.ingest.policy.evaluation import (
     FailingViews,
 )
 from tilth.ingest.rounds.failing_view import TRIALS_MAX, run_failing_view, search
-from tilth.ingest.rounds.keep import NO_NUMBERS, Numbers
+from tilth.ingest.rounds.keep import NO_NUMBERS
 from tilth.ingest.rounds.round import Culprit, RoundJob
 from tilth.ingest.rounds.write import Written
 from tilth.ingest.views.plans import SqlPlan

@@ -51,9 +51,10 @@ def read(layout: TableLayout, found: LettersWritten) -> list[list[tuple[object, 
     letters = Letters(layout, tuple(each.name for each in found.files))
     return [
         [
-            (fetched.topic, fetched.partition, m.offset(), m.timestamp(), m.key(), m.value())
+            (fetched.topic, fetched.partition, int(sent.offsets[n]), sent.time(n), sent.key(n), sent.values[n])
             for fetched in letters.fetch(split)
-            for m in fetched.messages
+            for sent in [fetched.messages]
+            for n in range(len(sent))
         ]
         for split in range(len(found.files))
     ]
@@ -65,8 +66,8 @@ def test_letters_come_back_as_messages_and_no_file_has_two_of_one(layout: TableL
     first, second = read(layout, found)
     assert [message[:3] for message in first] == [POSITIONS[n] for n in (0, 2, 3, 4, 6)]
     assert [message[:3] for message in second] == [POSITIONS[n] for n in (1, 5)]
-    assert first[0][3:] == ((0, -1), None, b"0")
-    assert second[0][3:] == ((1, 1001), b"\xff", b"1")
+    assert first[0][3:] == (-1, None, b"0")
+    assert second[0][3:] == (1001, b"\xff", b"1")
     assert [each.letters for each in found.files] == [5, 2]
     assert found.left == 0
     # Each message has a number of its own, by which a view refuses it.

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.unit.ingest.decoding import FakeMessage, decode, decoder
+from tests.unit.ingest.decoding import batch_of, decode, decoder
 from tilth.ingest import FormatError
 from tilth.ingest.views.ops import bad_ops, ops_of
 from tilth.ingest.views.refusals import Refused, RowCheck, Wanted, by_message, failed_checks, without
@@ -44,7 +44,7 @@ def test_a_delete_is_the_state_before_and_may_lack_all_but_the_key() -> None:
 @pytest.mark.parametrize("key", [b'{"id": 5}', b'{"schema": {}, "payload": {"id": 5}}'])
 def test_a_delete_without_older_state_takes_the_key_of_the_message(key: bytes) -> None:
     made = decoder(COLUMNS, wanted=("id", "_op"), required=("id", "name"), kafka_envelope="debezium")
-    decoded = made.decode("topic", 0, [FakeMessage(0, b'{"before": null, "op": "d"}', key)])
+    decoded = made.decode("topic", 0, batch_of([b'{"before": null, "op": "d"}'], key=key))
     assert decoded.rows.to_pylist() == [{"id": 5, "_op": "d"}]
 
 

@@ -1,0 +1,163 @@
+"""Messages that are read through the C interface of librdkafka are those that confluent-kafka's consumer gives."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tilth.base.clock import SystemClock
+from tilth.ingest import BrokerUnavailableError
+from tilth.ingest.errors import OffsetGapError, UnknownTopicError
+from tilth.ingest.kafka import fetch as fetching
+from tilth.ingest.kafka.fetch import fetch
+from tilth.ingest.kafka.messages import Polled, kernel_loader
+from tilth.ingest.settings import KafkaConfig
+from tilth.model.offset import OffsetRange
+from tools.broker import Broker
+
+PARTITIONS = 3
+MESSAGES = 12_000
+VALUES = [None, b"", b"\0", b'{"a": 1}', b"\xff\xfe", "ü".encode(), b"x" * 3_000]
+KEYS = [None, b"", b"k", b"\xff\0"]
+HEADERS: list[Any] = [
+    None,
+    [("h", b"v")],
+    [("h", b"1"), ("h", b"2"), ("n", None), ("e", b""), ("", b"\xff\0")],
+    [("ü" * 40, b"long" * 400)],
+]
+#: 0: the time of sending.
+TIMES = [0, 1, 1_735_689_601_500, 1 << 50]
+WITH, WITHOUT = kernel_loader(after_bytes=0), kernel_loader(after_bytes=1 << 62)
+
+Message = tuple[str, int, int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
+
+
+@pytest.fixture(scope="module")
+def topics(broker: Broker) -> list[str]:
+    """Two topics of hostile messages, the second one with a hole of each transaction's end."""
+    names = [f"fetch-{uuid.uuid4().hex[:8]}-{number}" for number in range(2)]
+    chance = random.Random(5)
+    for number, name in enumerate(names):
+        broker.create_topic(name, PARTITIONS, {"message.timestamp.after.max.ms": str(1 << 62)})
+        producer = Producer({"bootstrap.servers": broker.bootstrap} | ({"transactional.id": name} if number else {}))
+        if number:
+            producer.init_transactions()
+        for begun in range(0, MESSAGES, 4_000):
+            if number:
+                producer.begin_transaction()
+            for _ in range(begun, begun + 4_000):
+                producer.produce(
+                    name,
+                    chance.choice(VALUES),
+                    chance.choice(KEYS),
+                    partition=chance.randrange(PARTITIONS),
+                    headers=chance.choice(HEADERS),
+                    timestamp=chance.choice(TIMES),
+                )
+                producer.poll(0)
+            assert producer.flush(30) == 0
+            if number:
+                producer.commit_transaction()
+    return names
+
+
+@pytest.fixture(params=[WITH, WITHOUT], ids=["kernel", "plain"])
+def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "Polled", partial(Polled, loader=request.param))
+
+
+def config_of(broker: Broker, topics: list[str], **more: Any) -> KafkaConfig:
+    return KafkaConfig(
+        table="db.k", brokers=broker.bootstrap, topics=tuple(topics), group="g", format="JSONEachRow", **more
+    )
+
+
+def expected(broker: Broker, topics: list[str]) -> list[Message]:
+    """All messages by the client library's own consumer."""
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "oracle", "isolation.level": "read_committed"}
+    consumer = Consumer(settings | {"enable.auto.commit": False})
+    found: list[Message] = []
+    try:
+        consumer.assign([TopicPartition(name, number, 0) for name in topics for number in range(PARTITIONS)])
+        while len(found) < MESSAGES * len(topics):
+            for each in consumer.consume(1_000, 10):
+                assert each.error() is None
+                # Any: the library declares more kinds of headers than it gives.
+                headers: Any = each.headers() or []
+                found.append(
+                    (
+                        str(each.topic()),
+                        int(each.partition() or 0),
+                        int(each.offset() or 0),
+                        each.value(),
+                        each.key(),
+                        each.timestamp()[1],
+                        headers,
+                    )
+                )
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda message: message[:3])
+
+
+def read(config: KafkaConfig, ranges: list[OffsetRange], *, has_headers: bool = True) -> list[Message]:
+    return sorted(_messages(config, ranges, has_headers=has_headers), key=lambda message: message[:3])
+
+
+def _messages(config: KafkaConfig, ranges: list[OffsetRange], *, has_headers: bool) -> Iterator[Message]:
+    for each in list(fetch(SystemClock(), config, ranges, has_headers=has_headers)):
+        sent = each.messages
+        assert sent.offsets.tolist() == sorted(sent.offsets.tolist())
+        columns = zip(
+            sent.offsets.tolist(), sent.values.items, sent.keys, sent.times.tolist(), sent.headers, strict=True
+        )
+        yield from ((each.topic, each.partition, *message[:-1], list(message[-1])) for message in columns)
+
+
+@pytest.mark.usefixtures("loader")
+def test_all_that_messages_have_is_what_the_client_library_gives(broker: Broker, topics: list[str]) -> None:
+    wanted = expected(broker, topics)
+    ends = {each[:2]: each[2] + 1 for each in wanted}
+    ranges = [OffsetRange(topic=t, partition=p, start=0, end=end) for (t, p), end in ends.items()]
+    config = config_of(broker, topics, isolation="read_committed")
+    assert read(config, ranges) == wanted
+    assert read(config, ranges, has_headers=False) == [(*each[:-1], []) for each in wanted]
+    # Parts of the topic partitions, one of them empty, with ends inside of what one poll gives.
+    some = [
+        OffsetRange(topic=t, partition=p, start=100 * p, end=min(end, 100 * p + 777) if p else 0)
+        for (t, p), end in ends.items()
+    ]
+    bounds = {(each.topic, each.partition): range(each.start, each.end) for each in some}
+    assert read(config, some) == [each for each in wanted if each[2] in bounds[each[:2]]]
+
+
+@pytest.mark.usefixtures("loader")
+def test_what_cannot_be_read_is_said(broker: Broker, topics: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "STALL_SECONDS_MAX", 1.0)
+    config = config_of(broker, topics)
+    with pytest.raises(OffsetGapError, match=f"topic={topics[0]} partition=1"):
+        read(config, [OffsetRange(topic=topics[0], partition=1, start=1 << 40, end=1 << 41)])
+    at_once = config_of(broker, topics, library=(("topic.metadata.propagation.max.ms", "0"),))
+    with pytest.raises(UnknownTopicError, match="topic=nowhere"):
+        read(at_once, [OffsetRange(topic="nowhere", partition=0, start=0, end=1)])
+    late = OffsetRange(topic=topics[0], partition=2, start=MESSAGES // 4, end=MESSAGES * 2)
+    with pytest.raises(BrokerUnavailableError, match="the next message does not come"):
+        read(config, [late])
+    with pytest.raises(BrokerUnavailableError, match=r"why=.*socket\.timeout\.ms"):
+        read(config_of(broker, topics, library=(("socket.timeout.ms", "soon"),)), [late])
+
+
+@pytest.mark.usefixtures("loader")
+def test_a_reader_that_stops_early_leaves_nothing_behind(broker: Broker, topics: list[str]) -> None:
+    whole = OffsetRange(topic=topics[0], partition=0, start=0, end=MESSAGES // 4)
+    fetched = fetch(SystemClock(), config_of(broker, topics), [whole], has_headers=True)
+    first = next(fetched)
+    fetched.close()  # type: ignore[attr-defined]  # a generator
+    assert first.messages.values.items[0] in VALUES
+    assert len(read(config_of(broker, topics), [whole])) == MESSAGES // 4
