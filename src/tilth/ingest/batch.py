@@ -2,8 +2,6 @@
 
 Covers: values, keys, offsets, times and headers of the messages of one topic partition. Does not cover: fetching them
 (kafka/fetch.py), decoding them (messages/decode.py). Always holds: a batch is memory of its own and does not change.
-
-Tests: tests/unit/ingest/test_batch.py.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ class Texts:
         offsets: Numbers | None = None,
         lacking: Numbers | None = None,
     ) -> None:
-        """Give the list, or `buffer` and `offsets`: where each text begins, and the end of the last one behind its zero
-        byte. `lacking`: which texts are lacking, as booleans; None: none is.
+        """`texts` or `buffer` and `offsets`: beginnings of the texts, and the end of the buffer. `lacking`: `True` for
+        each text that is lacking; None: none is.
         """
         assert (texts is None) != (offsets is None)
         self._list, self._buffer, self._offsets, self._lacking = texts, buffer, offsets, lacking
@@ -77,7 +75,7 @@ class Texts:
 
     @property
     def offsets(self) -> Numbers:
-        """Where each text begins in the buffer, and the buffer's end."""
+        """Beginnings of the texts in the buffer, and the end of the buffer."""
         if self._offsets is None:
             assert self._list is not None
             lengths = np.fromiter((len(text or b"") for text in self._list), np.int64, len(self._list))

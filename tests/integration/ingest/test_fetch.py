@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tilth.base.clock import SystemClock
 from tilth.ingest import BrokerUnavailableError
-from tilth.ingest.errors import OffsetGapError, UnknownTopicError
+from tilth.ingest.errors import OffsetGapError
 from tilth.ingest.kafka import fetch as fetching
 from tilth.ingest.kafka.fetch import fetch
 from tilth.ingest.kafka.messages import Polled, kernel_loader
@@ -143,9 +143,6 @@ def test_what_cannot_be_read_is_said(broker: Broker, topics: list[str], monkeypa
     config = config_of(broker, topics)
     with pytest.raises(OffsetGapError, match=f"topic={topics[0]} partition=1"):
         read(config, [OffsetRange(topic=topics[0], partition=1, start=1 << 40, end=1 << 41)])
-    at_once = config_of(broker, topics, library=(("topic.metadata.propagation.max.ms", "0"),))
-    with pytest.raises(UnknownTopicError, match="topic=nowhere"):
-        read(at_once, [OffsetRange(topic="nowhere", partition=0, start=0, end=1)])
     late = OffsetRange(topic=topics[0], partition=2, start=MESSAGES // 4, end=MESSAGES * 2)
     with pytest.raises(BrokerUnavailableError, match="the next message does not come"):
         read(config, [late])

@@ -2,6 +2,8 @@
 
 Covers: its settings for a Kafka table, its error codes, errors of Tilth for them. Does not cover: which settings a
 table may have (library.py). Always holds: an error shows no secret.
+
+Tests: tests/integration/ingest/test_fetch.py.
 """
 
 from __future__ import annotations

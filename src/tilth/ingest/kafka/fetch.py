@@ -21,7 +21,7 @@ from tilth.base.errors import TilthError
 from tilth.ingest.batch import MessageBatch, Numbers
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError
 from tilth.ingest.kafka.client import OUT_OF_RANGE, PASSING, UNKNOWN, fetch_settings, unavailable, unknown_topic
-from tilth.ingest.kafka.librdkafka import Consumer, LibraryError
+from tilth.ingest.kafka.librdkafka import LibraryError, PolledConsumer
 from tilth.ingest.kafka.messages import Polled
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
@@ -52,7 +52,7 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, h
         return
     next_offsets = {partition: each.start for partition, each in left.items()}
     try:
-        with Consumer(fetch_settings(config)) as consumer:
+        with PolledConsumer(fetch_settings(config)) as consumer:
             consumer.assign((each.topic, each.partition, each.start, each.epoch) for each in left.values())
             received_at = clock.monotonic()
             while left:

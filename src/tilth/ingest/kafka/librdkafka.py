@@ -26,7 +26,7 @@ _ERROR_BYTES = 512
 
 
 class MessageStruct(ctypes.Structure):
-    """`rd_kafka_message_t` of rdkafka.h, on machines of 64 bits: each field begins a word."""
+    """Message of rdkafka.h, on machines of 64 bits: each field begins a word."""
 
     _fields_ = (
         ("err", c_int32),
@@ -42,7 +42,7 @@ class MessageStruct(ctypes.Structure):
 
 
 class _PartitionStruct(ctypes.Structure):
-    """The beginning of `rd_kafka_topic_partition_t` of rdkafka.h."""
+    """The beginning of a topic partition of rdkafka.h."""
 
     _fields_ = (("topic", c_char_p), ("partition", c_int32), ("offset", c_int64))
 
@@ -102,7 +102,7 @@ class LibraryError(Exception):
     """An error of librdkafka."""
 
 
-class Consumer:
+class PolledConsumer:
     """A consumer whose topic partitions are assigned by hand. One thread at a time; a context manager."""
 
     def __init__(self, settings: Mapping[str, object]) -> None:

@@ -63,7 +63,7 @@ _new_bytes.restype, _new_bytes.argtypes = ctypes.py_object, (ctypes.c_char_p, ct
 
 def kernel_loader(after_bytes: int = LOAD_AFTER_BYTES) -> KernelLoader:
     """Return a loader of the kernel."""
-    return KernelLoader([f"{__package__}.message_kernel"], _try_out, after_bytes=after_bytes)
+    return KernelLoader(["tilth.ingest.kafka.message_kernel"], _try_out, after_bytes=after_bytes)
 
 
 def _try_out(kernel: ModuleType) -> None:

@@ -45,7 +45,11 @@ _KINDS: Mapping[Kind, int] = {
 } | dict.fromkeys(INTEGER_BITS, cells.INTEGER)
 
 #: The kernel, and what it is compiled with.
-_KERNEL = [f"{__package__}.{module}" for module in ("json_kernel", "json_values", "json_cells")]
+_KERNEL = (
+    "tilth.ingest.messages.json_kernel",
+    "tilth.ingest.messages.json_values",
+    "tilth.ingest.messages.json_cells",
+)
 
 
 def kernel_loader(after_bytes: int = LOAD_AFTER_BYTES) -> KernelLoader:
