@@ -133,7 +133,8 @@ def _lines(one: ErrorDoc, text: ErrorText, raised: Uses) -> Iterator[str]:
     yield from ("## Cure", "", " ".join(text.cure.split()), "")
     # The sentence of the class first; a client sees names, and an id where there is no name left.
     sentences = sorted(
-        raised.sentences or [one.message], key=lambda each: (not each.startswith(one.message), "uuid=" in each)
+        raised.sentences or [one.message],
+        key=lambda each: (each.partition(":")[0] != one.message, not each.startswith(one.message), "uuid=" in each),
     )
     yield from ("## As printed", "", "```", f"{one.code} {sentences[0]}", f"  see: {page_of(one.code)}", "```")
     if len(sentences) > 1:
