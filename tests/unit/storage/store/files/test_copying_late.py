@@ -30,9 +30,11 @@ SECONDS_MAX = 30.0
 
 
 class Late:
-    """Patch by which the second piece of the first upload waits for `go_on`, and then fails."""
+    """Patch by which the second piece of the first upload waits for `go_on`, and then fails. Once it waits, time limits
+    are those of `seconds`: a machine that is merely slow reaches it too.
+    """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
         self.is_reached, self.may_go_on = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._pieces = 0
@@ -42,6 +44,8 @@ class Late:
             self._pieces += 1
             if self._pieces == 2:
                 self._threads.append(threading.current_thread())
+                for name, limit in seconds.items():
+                    monkeypatch.setattr(replica_times, name, limit)
                 self.is_reached.set()
                 assert self.may_go_on.wait(SECONDS_MAX)
                 raise StoreBusyError(file=NAME, because="no answer")
@@ -59,28 +63,29 @@ class Late:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreRoot]:
-    """Two folders and a bucket, of which two make a quorum."""
-    monkeypatch.setattr(replica_times, "STRAGGLER_SECONDS", 0.2)
+    """Two folders and a bucket, of which two make a quorum, none of them late but for `Late`."""
+    for name in ("STRAGGLER_SECONDS", "SLOW_SECONDS"):
+        monkeypatch.setattr(replica_times, name, SECONDS_MAX)
     monkeypatch.setenv("TILTH_TEST_KEY", "tilthkey")
     with FakeBucket() as bucket:
         yield root_with_bucket(tmp_path, bucket, TABLE)
 
 
-def written(root: StoreRoot) -> DataFile:
-    """Write a file to a quorum of replicas; return it as its commit stores it."""
+def written(root: StoreRoot, late: Late | None = None) -> DataFile:
+    """Write a file to a quorum of replicas, ended when `late` is reached; return it as its commit stores it."""
     file = store_of(root).create(f"{TABLE}/data/{NAME}")
     content = os.urandom(BYTES)
     for start in range(0, BYTES, 1 << 20):
         file.write(content[start : start + (1 << 20)])
+    assert late is None or late.is_reached.wait(SECONDS_MAX)
     return msgspec.structs.replace(file.finish(fsync=False), copies=None)
 
 
 def test_a_copy_that_its_writer_has_left_out_is_given_up_without_its_name(
     root: StoreRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late, folder = Late(monkeypatch), Folder(root, f"{TABLE}/data")
-    file = written(root)
-    assert late.is_reached.is_set()
+    late, folder = Late(monkeypatch, STRAGGLER_SECONDS=0.2), Folder(root, f"{TABLE}/data")
+    file = written(root, late)
     assert make_copy(folder, file, IN_BUCKET) == BYTES
     late.go_on()
     assert read_copies(folder, file).wrong == {}
@@ -92,9 +97,8 @@ def test_a_copy_that_is_made_again_is_not_given_up_by_the_first_attempt(
     folder = Folder(root, f"{TABLE}/data")
     file = written(root)
     store_of(root.replicas[IN_BUCKET]).remove([folder.key(NAME)]).check()
-    late = Late(monkeypatch)
     with monkeypatch.context() as patched:
-        patched.setattr(replica_times, "HUNG_SECONDS", 0.5)
+        late = Late(patched, HUNG_SECONDS=0.5, STRAGGLER_SECONDS=0.2)
         with pytest.raises(QuorumError):
             make_copy(folder, file, IN_BUCKET)
     assert late.is_reached.is_set()
