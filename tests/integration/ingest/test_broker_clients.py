@@ -150,7 +150,7 @@ def test_memory_does_not_grow_with_a_broker_that_never_answers(monkeypatch: pyte
 
 def test_nothing_stays_behind_of_clients_that_failed(living: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client, "REQUEST_SECONDS_MAX", 0.3)
-    monkeypatch.setattr(fetching, "STALL_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", (0.1, 0.2))
     gone, there = config_of(f"127.0.0.1:{free_port()}"), config_of(living)
     missing = OffsetRange(topic="clients", partition=0, start=1_000, end=1_001)
 

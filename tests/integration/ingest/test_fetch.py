@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from tilth.ingest import BrokerUnavailableError
 from tilth.ingest.errors import OffsetGapError
 from tilth.ingest.kafka import fetch as fetching
 from tilth.ingest.kafka.fetch import fetch
+from tilth.ingest.kafka.librdkafka import PolledConsumer
 from tilth.ingest.kafka.messages import Polled, kernel_loader
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
 from tools.broker import Broker
+from tools.kafka_proxy import Api, Fate, KafkaProxy, Rule
 
 PARTITIONS = 3
 MESSAGES = 12_000
@@ -139,7 +142,7 @@ def test_all_that_messages_have_is_what_the_client_library_gives(broker: Broker,
 
 @pytest.mark.usefixtures("loader")
 def test_what_cannot_be_read_is_said(broker: Broker, topics: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "STALL_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", (0.4, 0.6))
     config = config_of(broker, topics)
     with pytest.raises(OffsetGapError, match=f"topic={topics[0]} partition=1"):
         read(config, [OffsetRange(topic=topics[0], partition=1, start=1 << 40, end=1 << 41)])
@@ -158,3 +161,45 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(broker: Broker, topics:
     fetched.close()  # type: ignore[attr-defined]  # a generator
     assert first.messages.values.items[0] in VALUES
     assert len(read(config_of(broker, topics), [whole])) == MESSAGES // 4
+
+
+def test_a_client_that_lost_all_brokers_is_replaced(
+    tmp_path: Path, java_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer names no brokers, as that of a broker that starts, and librdkafka asks nobody ever again."""
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", (2.0, 30.0))
+    with KafkaProxy() as proxy:
+        proxied = Broker(tmp_path / "broker", java_home=java_home)
+        proxied.start(proxy_port=proxy.port)
+        try:
+            proxy.connect(proxied.proxied_port)
+            proxied.create_topic("replaced")
+            producer = Producer({"bootstrap.servers": proxied.bootstrap})
+            for number in range(100):
+                producer.produce("replaced", b"%d" % number)
+            assert producer.flush(30) == 0
+            config = KafkaConfig(
+                table="db.k", brokers=proxy.address, topics=("replaced",), group="g", format="JSONEachRow"
+            )
+            rule = proxy.add(Rule(Api.METADATA, Fate.NO_BROKERS))
+            # It holds for the first client alone.
+            replaced = partial(_after_first, lambda: proxy.remove(rule))
+            monkeypatch.setattr(fetching, "PolledConsumer", replaced(PolledConsumer))
+            whole = OffsetRange(topic="replaced", partition=0, start=0, end=100)
+            assert [each[3] for each in read(config, [whole])] == [b"%d" % number for number in range(100)]
+            assert rule.hits > 0
+        finally:
+            proxied.stop()
+
+
+def _after_first(act: Callable[[], None], make: Callable[[Any], PolledConsumer]) -> Callable[[Any], PolledConsumer]:
+    """Return a function that makes a client, after the act from the second one on."""
+    made: list[PolledConsumer] = []
+
+    def made_after(settings: Any) -> PolledConsumer:
+        if made:
+            act()
+        made.append(make(settings))
+        return made[-1]
+
+    return made_after

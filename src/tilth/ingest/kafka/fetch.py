@@ -1,7 +1,8 @@
 """Messages of explicit ranges of offsets.
 
-Covers: reading ranges to their ends, what events of the client library mean. Does not cover: the client library
-(librdkafka.py), decoding (messages/decode.py), which offsets are right (offsets/positions.py).
+Covers: reading ranges to their ends, what events of the client library mean, replacing a client that is silent. Does
+not cover: the client library (librdkafka.py), decoding (messages/decode.py), which offsets are right
+(offsets/positions.py).
 Always holds: partitions are assigned by hand and no consumer group is joined; a range ends by position, so holes of
 compacted topics and of transactions are passed. See also: docs/design/0006-measured.md#fetching-from-kafka.
 
@@ -10,7 +11,7 @@ Tests: tests/integration/ingest/test_fetch.py, tests/integration/ingest/test_fau
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from confluent_kafka import KafkaError
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
+from tilth.base.logs import Log
 from tilth.ingest.batch import MessageBatch, Numbers
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError
 from tilth.ingest.kafka.client import OUT_OF_RANGE, PASSING, UNKNOWN, fetch_settings, unavailable, unknown_topic
@@ -26,10 +28,14 @@ from tilth.ingest.kafka.messages import Polled
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
 
-#: A range whose next message does not come for so long is given up; the next round tries again.
-STALL_SECONDS_MAX = 30.0
+#: Times without progress after which a client is replaced by another one; behind the last one the ranges are given up,
+#: and the next round tries again. One answer that names no broker leaves librdkafka 2.16 without any for good
+#: (confluentinc/librdkafka#5301); a slow broker has the longer ones.
+SILENT_SECONDS = (5.0, 10.0, 15.0)
 _BATCH_MESSAGES = 5_000
 _POLL_SECONDS = 0.1
+
+_log = Log("ingest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,48 +53,76 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, h
     `has_headers`: with their headers, which cost a call for each message. Raises OffsetGapError if the broker no longer
     has these offsets, BrokerUnavailableError when no message arrives.
     """
-    left = {(each.topic, each.partition): each for each in ranges if each.start < each.end}
-    if not left:
-        return
-    next_offsets = {partition: each.start for partition, each in left.items()}
+    reading = _Reading(config, ranges, has_headers=has_headers)
+    silences = 0
     try:
-        with PolledConsumer(fetch_settings(config)) as consumer:
-            consumer.assign((each.topic, each.partition, each.start, each.epoch) for each in left.values())
-            received_at = clock.monotonic()
-            while left:
-                wanted = sum(each.end - next_offsets[partition] for partition, each in left.items())
-                with Polled(consumer.poll(min(_BATCH_MESSAGES, wanted), _POLL_SECONDS)) as polled:
-                    if len(polled):
-                        received_at = clock.monotonic()
-                    elif clock.monotonic() - received_at > STALL_SECONDS_MAX:
-                        raise _stalled(config, next_offsets, left)
-                    found = list(_read(config, polled, left, next_offsets, has_headers=has_headers))
-                for partition in [each for each in left if next_offsets[each] >= left[each].end]:
-                    del left[partition]
-                    if left:
+        while reading.left:
+            if silences == len(SILENT_SECONDS):
+                raise _stalled(config, reading)
+            if silences:
+                _log.info("kafka_client_replaced", table=config.table, seconds=SILENT_SECONDS[silences - 1])
+            with PolledConsumer(fetch_settings(config)) as consumer:
+                consumer.assign(reading.positions())
+                silent_seconds = 0.0
+                while reading.left and silent_seconds <= SILENT_SECONDS[silences]:
+                    # The time in which the caller uses messages is not the client's.
+                    before, began = reading.messages_max, clock.monotonic()
+                    with Polled(consumer.poll(min(_BATCH_MESSAGES, before), _POLL_SECONDS)) as polled:
+                        found = list(reading.take(polled))
+                    if reading.messages_max < before:
+                        silent_seconds, silences = 0.0, 0
+                    else:
+                        silent_seconds += clock.monotonic() - began
+                    for partition in reading.pop_read():
                         consumer.pause(*partition)
-                yield from found
+                    yield from found
+            silences += 1
     except LibraryError as error:
         # The library's error quotes values, secrets included.
         raise unavailable(config, error) from None
 
 
-def _read(
-    config: KafkaConfig,
-    polled: Polled,
-    left: Mapping[tuple[str, int], OffsetRange],
-    next_offsets: dict[tuple[str, int], int],
-    *,
-    has_headers: bool,
-) -> Iterator[Fetched]:
-    """Yield the messages that are in the ranges, and move the next offsets on; raises what events of errors mean."""
-    for (topic, partition), rows in polled.by_partition():
-        if (topic, partition) not in left:
-            continue
-        kept, position = _within(config, polled, rows, left[topic, partition])
-        next_offsets[topic, partition] = max(next_offsets[topic, partition], position)
-        if len(kept):
-            yield Fetched(topic=topic, partition=partition, messages=polled.messages(kept, has_headers=has_headers))
+class _Reading:
+    """The ranges of one fetch, and how far they were read."""
+
+    def __init__(self, config: KafkaConfig, ranges: Iterable[OffsetRange], *, has_headers: bool) -> None:
+        self._config = config
+        self._has_headers = has_headers
+        self.left = {(each.topic, each.partition): each for each in ranges if each.start < each.end}
+        #: Next offset, and the leader epoch of the message before it.
+        self._next = {partition: (each.start, each.epoch) for partition, each in self.left.items()}
+
+    @property
+    def messages_max(self) -> int:
+        """Number of messages that are left, if the ranges have no holes."""
+        return sum(max(0, each.end - self._next[partition][0]) for partition, each in self.left.items())
+
+    def positions(self) -> list[tuple[str, int, int, int]]:
+        """Return topic, partition, next offset and leader epoch of what is left."""
+        return [(*partition, *self._next[partition]) for partition in self.left]
+
+    def offset(self, partition: tuple[str, int]) -> int:
+        return self._next[partition][0]
+
+    def take(self, polled: Polled) -> Iterator[Fetched]:
+        """Yield the messages that are in the ranges, and move on; raises what events of errors mean."""
+        for partition, rows in polled.by_partition():
+            if partition not in self.left:
+                continue
+            kept, position = _within(self._config, polled, rows, self.left[partition])
+            offset, epoch = self._next[partition]
+            if len(kept):
+                epoch = polled.leader_epoch(kept[-1])
+                messages = polled.messages(kept, has_headers=self._has_headers)
+                yield Fetched(topic=partition[0], partition=partition[1], messages=messages)
+            self._next[partition] = (max(offset, position), epoch)
+
+    def pop_read(self) -> list[tuple[str, int]]:
+        """Return the topic partitions that were read to their ends; they are not left any more."""
+        read = [partition for partition, each in self.left.items() if self._next[partition][0] >= each.end]
+        for partition in read:
+            del self.left[partition]
+        return read
 
 
 def _within(config: KafkaConfig, polled: Polled, rows: Numbers, wanted: OffsetRange) -> tuple[Numbers, int]:
@@ -119,17 +153,15 @@ def _after_error(config: KafkaConfig, polled: Polled, row: int, wanted: OffsetRa
     raise unavailable(config, why)
 
 
-def _stalled(
-    config: KafkaConfig, next_offsets: Mapping[tuple[str, int], int], left: Mapping[tuple[str, int], OffsetRange]
-) -> TilthError:
-    (topic, partition), wanted = next(iter(left.items()))
+def _stalled(config: KafkaConfig, reading: _Reading) -> TilthError:
+    partition, wanted = next(iter(reading.left.items()))
     return BrokerUnavailableError(
         "the next message does not come",
         table=config.table,
         brokers=config.brokers,
-        topic=topic,
-        partition=partition,
-        offset=next_offsets[topic, partition],
+        topic=wanted.topic,
+        partition=wanted.partition,
+        offset=reading.offset(partition),
         end=wanted.end,
-        seconds=STALL_SECONDS_MAX,
+        seconds=sum(SILENT_SECONDS),
     )

@@ -87,6 +87,8 @@ _header_get_all = _function(
     ctypes.POINTER(c_void_p),
     ctypes.POINTER(c_size_t),
 )
+#: Epoch of the leader that a message came from; -1: not known.
+leader_epoch = _function("message_leader_epoch", c_int32, c_void_p)
 #: Functions of one message that are called for each of a batch.
 message_destroy = _function("message_destroy", None, c_void_p)
 message_timestamp = _function("message_timestamp", c_int64, c_void_p, c_void_p)

@@ -106,6 +106,10 @@ class Polled:
     def error_text(self, row: int) -> str:
         return librdkafka.error_text(int(self._pointers[row]))
 
+    def leader_epoch(self, row: int) -> int:
+        """Return the epoch of the leader that the message came from; -1: not known."""
+        return int(librdkafka.leader_epoch(int(self._pointers[row])))
+
     def messages(self, rows: Numbers, *, has_headers: bool) -> MessageBatch:
         """Return a copy of the messages in these rows; `has_headers`: with their headers."""
         pointers, words = self._pointers[rows], self._words[rows]
