@@ -117,6 +117,25 @@ def test_tasks_that_start_at_once_are_those_of_their_job(session: WorkerSession)
     assert not any(beat.outliving for beat in beats), beats
 
 
+def test_queries_of_one_shape_share_their_generated_code_over_all_sessions(session: WorkerSession) -> None:
+    # Any: pyspark ships no types for objects of the JVM.
+    jvm: Any = session.context._jvm
+    metrics = jvm.org.apache.spark.metrics.source.CodegenMetrics
+
+    def classes_compiled_by(text: str) -> int:
+        before = metrics.METRIC_COMPILATION_TIME().getCount()
+        assert session.new_session(pool="default").sql(text).collect()
+        return int(metrics.METRIC_COMPILATION_TIME().getCount() - before)
+
+    text = "SELECT id % 7 + 0.25 AS k, sum(id * 3) AS s FROM range(0, 1000, 1, 2) GROUP BY 1 ORDER BY s"
+    assert classes_compiled_by(text) > 0
+    assert classes_compiled_by(text) == 0
+    # More classes than Spark would cache by default.
+    others = " UNION ALL ".join(f"SELECT id * {number} AS v FROM range(0, 3, 1, 1)" for number in range(2, 130))
+    assert classes_compiled_by(others) > 100
+    assert classes_compiled_by(text) == 0
+
+
 def test_spark_and_its_python_workers_yield_the_processor_to_the_node(session: WorkerSession) -> None:
     jvm = psutil.Process(session.jvm_pid)
     workers = jvm.children(recursive=True)
