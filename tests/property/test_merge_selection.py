@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.long import examples
 from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeSpec, split_runs
 from tilth.maintenance.merge.policy.scoring import Limits, RunScores
-from tilth.maintenance.merge.policy.size_tiered import select_merges
+from tilth.maintenance.merge.policy.size_tiered import ripening, select_merges
 from tilth.maintenance.table.settings import MergeSettings
 
 PLAIN = MergeSettings(expected_parts=-1)
@@ -67,6 +67,33 @@ def brute_score(run: Sequence[CandidatePart], begin: int, end: int, limits: Limi
     if n >= 10 and parts[-1].size < (0.001 + 0.1 / n) * total:
         score *= 1.15
     return score
+
+
+def older(parts: Sequence[CandidatePart], seconds: float) -> list[CandidatePart]:
+    return [replace(part, age=part.age + seconds) for part in parts]
+
+
+@given(LAYOUT, st.sampled_from([-1, 0, 3]))
+@settings(max_examples=examples(200))
+def test_age_alone_makes_a_merge_worth_it_exactly_when_it_is_said(
+    facts: list[tuple[int, int, float, int, int]], expected_parts: int
+) -> None:
+    parts, rules = build("a", facts), MergeSettings(expected_parts=expected_parts)
+
+    def specs(seconds: float) -> Sequence[MergeSpec]:
+        grown = older(parts, seconds)
+        return select_merges(grown, being_merged=(), stats={}, workers=2, now=1e9, settings=rules).specs
+
+    if specs(0):
+        return
+    found = ripening(parts, being_merged=(), workers=2, settings=rules)
+    if found.seconds == inf:
+        assert not specs(60 * 86_400.0)
+    else:
+        assert found.seconds == 0 or not specs(found.seconds - min(1.0, found.seconds / 2))
+        assert specs(found.seconds + 1)
+    if found.is_held:
+        assert len(parts) <= (expected_parts or 2)
 
 
 @given(LAYOUT, st.integers(2, 12), st.sampled_from([1.0, 2.0, 5.0, 8.0]), st.data())

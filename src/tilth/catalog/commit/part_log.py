@@ -51,9 +51,8 @@ class PartLog:
 
     def _backwards(self, since_ms: int) -> Iterator[PartEvent]:
         start, end = pack(Space.PART_LOG, since_ms), span(Space.PART_LOG)[1]
-        with self._kv.view() as view:
-            for key, found in view.scan(start, end, reverse=True):
-                yield codec.PART_EVENTS.decode(key, found.value)
+        for key, found in self._kv.scan(start, end, reverse=True):
+            yield codec.PART_EVENTS.decode(key, found.value)
 
 
 def _without_sort_key(key: bytes, value: bytes) -> bytes | None:

@@ -290,8 +290,7 @@ class Transactions:
 
     def unfinished(self) -> list[Txn]:
         """Return the transactions that run, and those aborted whose files may still be there; oldest first."""
-        with self._kv.view() as view:
-            return list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN))
+        return list(read_all(self._kv, codec.OPEN_TXNS, Space.OPEN_TXN))
 
     def forget(self, txn_id: int) -> None:
         """Remove the record of an aborted transaction whose files are gone. Raises ConflictError (TXN_RUNNING)."""
@@ -325,8 +324,7 @@ class Transactions:
 
     def leftover_notes(self) -> list[LeftoverNote]:
         """Return the notes of committed transactions whose failed tries may have left files; oldest first."""
-        with self._kv.view() as view:
-            return list(read_all(view, codec.LEFTOVER_NOTES, Space.LEFTOVER_NOTE))
+        return list(read_all(self._kv, codec.LEFTOVER_NOTES, Space.LEFTOVER_NOTE))
 
     def swept(self) -> set[int]:
         """Return the transactions without leftover files whose notes may still be stored."""
@@ -383,9 +381,8 @@ class Transactions:
 
     def oldest_running(self) -> int | None:
         """Id of the oldest transaction that may still commit: GC keeps what it may have read."""
-        with self._kv.view() as view:
-            records = read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN)
-            return next((txn.id for txn in records if txn.state is TxnState.RUNNING), None)
+        records = read_all(self._kv, codec.OPEN_TXNS, Space.OPEN_TXN)
+        return next((txn.id for txn in records if txn.state is TxnState.RUNNING), None)
 
     def trim_finished(self, before_ts: int) -> int:
         """Forget finished transactions that began before a hybrid time; return how many. A late question about one of

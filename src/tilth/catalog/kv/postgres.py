@@ -55,7 +55,7 @@ from tilth.catalog.kv.postgres_liveness import (
 from tilth.catalog.kv.postgres_moves import Moves
 from tilth.catalog.kv.postgres_news import NewsSender
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
-from tilth.catalog.kv.postgres_view import FIRST_CHUNK_ROWS, PostgresView, versioned
+from tilth.catalog.kv.postgres_view import FIRST_CHUNK_ROWS, PostgresView, chunk, versioned
 from tilth.catalog.kv.postgres_watch import PostgresWatch
 from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8, int8_list, int_of
 from tilth.catalog.kv.protocol import (
@@ -177,8 +177,14 @@ class PostgresKV:
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
-        is_brief = limit is not None and limit <= FIRST_CHUNK_ROWS
-        with self.view(use=ViewUse.BRIEF if is_brief else ViewUse.LISTING) as view:
+        count = FIRST_CHUNK_ROWS if limit is None else min(limit, FIRST_CHUNK_ROWS)
+        first = max(start, FIRST_KEY)
+        # One statement is a snapshot by itself: few rows need no transaction around it.
+        rows = self._read(lambda connection: chunk(self, connection, first, end, count, reverse=reverse))
+        if len(rows) < count or count == limit:
+            yield from rows
+            return
+        with self.view() as view:
             yield from view.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager

@@ -78,9 +78,8 @@ class PostgresView:
         while left is None or left > 0:
             count = wanted if left is None else min(wanted, left)
             with self._querying():
-                rows = self._chunk(start, end, count, reverse=reverse)
-            for key, value, version in rows:
-                yield key, Versioned(value, version)
+                rows = chunk(self._store, self._connection, start, end, count, reverse=reverse)
+            yield from rows
             if len(rows) < count:
                 return
             start, end = (start, rows[-1][0]) if reverse else (rows[-1][0] + b"\x00", end)
@@ -112,12 +111,17 @@ class PostgresView:
         if self._known and self._store.records(self._connection, self._known.keys()) != self._known:
             raise ViewMovedError
 
-    def _chunk(self, start: bytes, end: bytes | None, count: int, *, reverse: bool) -> list[TupleRow]:
-        if end is None:
-            query = text.SCAN_BACK_FROM_END if reverse else text.SCAN_TO_END
-            return self._store.rows(self._connection, query, (start, count))
-        query = text.SCAN_BACK if reverse else text.SCAN
-        return self._store.rows(self._connection, query, (start, end, count))
+
+def chunk(
+    store: ViewSource, connection: Writer, start: bytes, end: bytes | None, count: int, *, reverse: bool
+) -> list[tuple[bytes, Versioned]]:
+    """Return the first `count` keys of a span, or its last ones backwards, with their values: one statement."""
+    if end is None:
+        query = text.SCAN_BACK_FROM_END if reverse else text.SCAN_TO_END
+        rows = store.rows(connection, query, (start, count))
+    else:
+        rows = store.rows(connection, text.SCAN_BACK if reverse else text.SCAN, (start, end, count))
+    return [(key, Versioned(value, version)) for key, value, version in rows]
 
 
 def versioned(answer: PGresult, row: int, *, column: int) -> Versioned:

@@ -8,6 +8,8 @@ Always holds: partitions are known from their records, never by scanning parts; 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
@@ -21,7 +23,7 @@ from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.parts.totals import TableTotals, TotalsCache
 from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
-from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, unpack
+from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, table_of, unpack
 from tilth.catalog.records.nouns import TableVersion
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import visibility
@@ -37,6 +39,16 @@ from tilth.model.table import TableDef, full_name
 TRASH_BATCH = 1000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """Tables, by uuid, that have records of a kind."""
+
+    #: Deltas that current readers see, and deltas that have ended.
+    deltas: frozenset[str]
+    ended_deltas: frozenset[str]
+    trash: frozenset[str]
+
+
 class Parts:
     """`catalog.parts`."""
 
@@ -48,15 +60,34 @@ class Parts:
         self._kv = kv
         self._shown = shown
         self._totals = totals
+        #: Cache of `versions`: each as last read, with its table, by its key.
+        self._decoded: dict[bytes, tuple[bytes, str, TableVersion]] = {}
 
     def version(self, table: str) -> TableVersion:
         """All zeros before the first commit."""
         return read(self._kv, pack(Space.VERSION, table), codec.VERSIONS) or TableVersion()
 
     def versions(self) -> dict[str, TableVersion]:
-        """Return the versions of all tables, by uuid: one read, however many there are."""
-        scan = self._kv.scan(*span(Space.VERSION))
-        return {str(unpack(key, "s")[0]): codec.VERSIONS.decode(key, found.value) for key, found in scan}
+        """Return the versions of all tables, by uuid: one read, however many there are. Those that have not changed
+        since the last call are the same objects.
+        """
+        before, found = self._decoded, dict[bytes, tuple[bytes, str, TableVersion]]()
+        for key, each in self._kv.scan(*span(Space.VERSION)):
+            known = before.get(key)
+            if known is None or known[0] != each.value:
+                known = (each.value, str(unpack(key, "s")[0]), codec.VERSIONS.decode(key, each.value))
+            found[key] = known
+        self._decoded = found
+        return {uuid: version for _, uuid, version in found.values()}
+
+    def leftovers(self) -> Leftovers:
+        """Return which tables have something that collecting may be about: a few reads, and one for each such table."""
+        with self._kv.view() as view:
+            return Leftovers(
+                deltas=_tables_with(view, Space.DELTA),
+                ended_deltas=_tables_with(view, Space.ENDED_DELTA),
+                trash=_tables_with(view, Space.TRASH),
+            )
 
     def totals(self, tables: Collection[str] | None = None) -> dict[str, TableTotals]:
         """Return what readers of now see of each of the tables (None: of all), by uuid; a table without commits has
@@ -93,6 +124,22 @@ class Parts:
     def entries(self, table: str, partition: str) -> list[Entry]:
         """Entries with ended ones, in the order of their names."""
         return list(read_all(self._kv, codec.ENTRIES, Space.ENTRY, table, partition))
+
+    def entries_of(self, table: str, partitions: Collection[str], *, among: Iterable[str]) -> dict[str, list[Entry]]:
+        """Return the `entries` of each of these partitions from one view. `among`: those that the table has, in the
+        catalog's order; what stands side by side is one read.
+        """
+        found: dict[str, list[Entry]] = {partition: [] for partition in partitions}
+        stretches = [list(each) for is_wanted, each in groupby(among, key=found.__contains__) if is_wanted]
+        with nullcontext(self._kv) if len(stretches) == 1 else self._kv.view() as view:
+            for stretch in stretches:
+                start, end = span(Space.ENTRY, table, stretch[0])[0], span(Space.ENTRY, table, stretch[-1])[1]
+                for key, each in view.scan(start, end):
+                    entry = codec.ENTRIES.decode(key, each.value)
+                    # A partition may be new since then.
+                    if entry.name.partition in found:
+                        found[entry.name.partition].append(entry)
+        return found
 
     def all_entries(self, table: str) -> Iterator[Entry]:
         return read_all(self._kv, codec.ENTRIES, Space.ENTRY, table)
@@ -167,6 +214,8 @@ class Parts:
         are among them.
         """
         partitions = None if partition is None else (partition,)
+        if not is_all and at is None:
+            return _deltas(self._kv, table, partitions, at=None)
         with self._kv.view() as view:
             if is_all:
                 return applied_order(_stored_deltas(view, table, partitions, (Space.DELTA, Space.ENDED_DELTA)))
@@ -308,6 +357,17 @@ def _stored_deltas(
         else:
             for partition in sorted(set(partitions)):
                 yield from read_all(view, codec.DELTAS, space, table, partition)
+
+
+def _tables_with(view: ReadView, space: Space) -> frozenset[str]:
+    """Return the tables that have keys in the space, whose first field is a table."""
+    start, end = span(space)
+    found: set[str] = set()
+    while first := next(iter(view.scan(start, end, limit=1)), None):
+        table = table_of(first[0])
+        found.add(table)
+        start = span(space, table)[1]
+    return frozenset(found)
 
 
 def _entries_by_partition(view: ReadView, table: str, partitions: Collection[str] | None) -> Iterator[list[Entry]]:

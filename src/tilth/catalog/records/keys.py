@@ -162,10 +162,15 @@ def news_of(keys: Iterable[bytes]) -> frozenset[str]:
     found = set()
     for key in keys:
         if key[:1] in _NEWS_OF_TABLES:
-            found.add(key[1:].split(_END, 1)[0].decode())
+            found.add(table_of(key))
         elif key[:1] in _NEWS_FOR_ALL:
             found.add(ALL_NEWS)
     return frozenset(found)
+
+
+def table_of(key: bytes) -> str:
+    """The uuid of the table that is the first field of the key."""
+    return key[1:].split(_END, 1)[0].decode()
 
 
 def pack(space: Space, *fields: str | int) -> bytes:

@@ -26,6 +26,7 @@ from tilth.catalog.kv import (
     ReadView,
     Unknown,
     Versioned,
+    ViewMovedError,
     ViewUse,
 )
 from tilth.catalog.records.codec import Codec
@@ -54,8 +55,9 @@ class Plan(Generic[T]):
     deletes: Collection[bytes] = ()
 
 
-def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T:
-    """Plan and commit until it lands; what `plan` raises ends it.
+def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]], *, keys: Collection[bytes] = ()) -> T:
+    """Plan and commit until it lands; what `plan` raises ends it. `keys`: all that `plan` reads and writes, if known,
+    which a store behind a network reads at once.
 
     Raises TooManyConflictsError (nothing applied), UnavailableError (nothing applied) or UnknownOutcomeError.
     """
@@ -66,7 +68,7 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
             # Others are faster each time: a short rest breaks the step.
             wait_before_retry(clock, 1)
         try:
-            with kv.view(use=ViewUse.BRIEF) as view:
+            with kv.view(keys, use=ViewUse.BRIEF) as view:
                 has_landed = lost is not None and _has_landed(view, lost)
                 planned = lost if lost is not None and has_landed else plan(view)
             if has_landed:
@@ -75,6 +77,8 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
             if not planned.puts and not planned.deletes:
                 return planned.result
             outcome = kv.commit(planned.preconditions, planned.puts, planned.deletes)
+        except ViewMovedError:
+            continue
         except UnavailableError as error:
             if lost is None:
                 raise

@@ -192,7 +192,7 @@ class Servers:
                 deletes=[] if new.lives else [life_key(new.id)],
             )
 
-        return change(self._kv, self._clock, plan)
+        return change(self._kv, self._clock, plan, keys=[key])
 
 
 def _drains(found: bytes | None) -> dict[str, str]:

@@ -107,8 +107,7 @@ def undrop(kv: KeyValue, clock: Clock, database: str, name: str) -> Relation:
 
 
 def all_dropped(kv: KeyValue) -> list[DroppedTable]:
-    with kv.view() as view:
-        return sorted(read_all(view, codec.DROPPED, Space.DROPPED), key=lambda each: each.dropped_ms)
+    return sorted(read_all(kv, codec.DROPPED, Space.DROPPED), key=lambda each: each.dropped_ms)
 
 
 def forget(kv: KeyValue, clock: Clock, uuid: str) -> None:

@@ -184,12 +184,11 @@ class Tables:
         costs next to nothing to read ten thousand of them again.
         """
         before, found = self._decoded, {}
-        with self._kv.view() as view:
-            for key, each in view.scan(*span(Space.RELATION)):
-                known = before.get(key)
-                if known is None or known[0] != each.value:
-                    known = (each.value, codec.RELATIONS.decode(key, each.value))
-                found[key] = known
+        for key, each in self._kv.scan(*span(Space.RELATION)):
+            known = before.get(key)
+            if known is None or known[0] != each.value:
+                known = (each.value, codec.RELATIONS.decode(key, each.value))
+            found[key] = known
         self._decoded = found
         return [relation for _, relation in found.values()]
 

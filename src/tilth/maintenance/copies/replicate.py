@@ -56,6 +56,8 @@ class ReplicateRoutine:
     def __init__(self, table: TableCopies) -> None:
         self._table = table
         self._due_ms = 0
+        #: `True` if something has been reported, so that the table's own notes are read.
+        self._has_news = False
         self._is_replicated = True
         #: State as of the last poll.
         self._waiting: list[CopyNote] = []
@@ -75,11 +77,13 @@ class ReplicateRoutine:
             return False
         # A file that was leaving may have come back, or be gone.
         self._leaving = {}
+        self._has_news = True
         self._due_ms = min(self._due_ms, event.at_ms + NEWS_MS)
         return True
 
     def schedule(self, at_ms: int) -> None:
         if self._is_replicated:
+            self._has_news = True
             self._due_ms = min(self._due_ms, at_ms)
 
     def poll(self, now_ms: int) -> None:
@@ -90,13 +94,19 @@ class ReplicateRoutine:
         if not replicas:
             self._due_ms = NEVER_MS
             return
-        self._waiting = self._notes(replicas)
+        has_news, self._has_news = self._has_news, False
+        age_ms, may_have = 0, True
+        if not has_news:
+            seen = self._table.server.noted_copies.lately()
+            age_ms, may_have = seen.age_ms, seen.may_have(self._table.uuid)
+        self._waiting = self._notes(replicas) if may_have else []
         troubles = {each.number: each.health.trouble or self._refusal(each) for each in replicas}
         self._troubles = [f"replica {number}: {trouble}" for number, trouble in troubles.items() if trouble]
         usable = {each.number for each in replicas if not each.health.trouble}
         is_due = any(self._is_due(note, usable, now_ms) for note in self._waiting)
         if not is_due and not self._unseen(replicas):
-            self._due_ms = now_ms + REFRESH_MS
+            # So long after what was read was true.
+            self._due_ms = now_ms + REFRESH_MS - min(age_ms, REFRESH_MS - NEWS_MS)
 
     def about(self) -> str:
         size = show_bytes(sum(note.bytes for note in self._waiting))

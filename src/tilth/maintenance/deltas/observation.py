@@ -37,6 +37,8 @@ class DeltaObservation:
         #: Partitions to be read again; all of them at first.
         self._stale: set[str] = set()
         self._is_all_stale = True
+        #: `True` until all partitions were read, or are to be read again.
+        self._is_first = True
         self._refreshed_ms = -REFRESH_BUSY_MS
 
     @property
@@ -59,7 +61,7 @@ class DeltaObservation:
 
     def notice_all(self) -> None:
         """Forget all that is known: news were lost, or the definition has changed."""
-        self._is_all_stale = True
+        self._is_all_stale, self._is_first = True, False
         self._watch.is_woken = True
 
     def partitions(self) -> Sequence[PartitionDeltas]:
@@ -90,14 +92,20 @@ class DeltaObservation:
             stale, self._stale = self._stale, set()
         is_all, self._is_all_stale = self._is_all_stale, False
         try:
-            if is_all:
-                stale = set(self._known)
-                # Never used, or one read of nothing.
-                if self._catalog.parts.version(self._watch.uuid).counter:
-                    stale |= {delta.partition for delta in self._catalog.parts.deltas(self._watch.uuid)}
+            if is_all and not self._has_none():
+                stale |= set(self._known)
+                stale |= {delta.partition for delta in self._catalog.parts.deltas(self._watch.uuid)}
+            self._is_first = False
             for partition in sorted(stale):
                 self.fresh(partition)
         except Exception:
             # Partitions that were not read are still stale.
             self._is_all_stale = True
             raise
+
+    def _has_none(self) -> bool:
+        """Return whether the table had no deltas when it was registered, and that is all that is to be known: those
+        that came later were reported.
+        """
+        left = self._watch.leftovers
+        return self._is_first and left is not None and not left.has_deltas

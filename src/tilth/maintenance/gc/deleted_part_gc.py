@@ -49,6 +49,10 @@ class DeletedPartGc:
         self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
 
+    def has_leftovers(self) -> bool:
+        left = self._table.watch.leftovers
+        return left is None or left.has_deltas
+
     def schedule(self, at_ms: int) -> None:
         self._pending.schedule(at_ms)
 
@@ -75,7 +79,7 @@ class DeletedPartGc:
     def _collect(self, done: Round, partition: str, now_ms: int) -> None:
         table = self._table
         found = self._without_rows(partition)
-        limit = table.ancient_limit(now_ms, done.settings)
+        limit = table.ancient_limit(done.settings, is_background=not done.is_command)
         ancient = [(part, newest) for part, newest in found if newest < limit.before_ts]
         young = [(part, newest) for part, newest in found if newest >= limit.before_ts]
         done.kept += len(young)

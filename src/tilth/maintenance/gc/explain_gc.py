@@ -111,8 +111,8 @@ def _now(table: GcTable) -> _Now:
     return _Now(
         table=table,
         now_ms=now_ms,
-        limit=table.limit(now_ms, table.settings),
-        ancient_limit=table.ancient_limit(now_ms, table.settings),
+        limit=table.limit(table.settings),
+        ancient_limit=table.ancient_limit(table.settings),
         oldest_txn=table.catalog.transactions.oldest_running(),
         leases=leases,
         snapshots=[lease.snapshot_ts for lease in leases],

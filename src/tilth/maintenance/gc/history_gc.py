@@ -74,6 +74,10 @@ class HistoryGc:
             return False
         return True
 
+    def has_leftovers(self) -> bool:
+        left = self._table.watch.leftovers
+        return left is None or left.has_deltas or left.has_ended_deltas
+
     def schedule(self, at_ms: int) -> None:
         self._pending.schedule(at_ms)
 
@@ -102,7 +106,7 @@ class HistoryGc:
         table = self._table
         deltas = table.catalog.parts.deltas(table.uuid, partition, is_all=True)
         orphans = self._orphans(partition, deltas)
-        limit = table.ancient_limit(now_ms, done.settings)
+        limit = table.ancient_limit(done.settings, is_background=not done.is_command)
         snapshots = sorted(lease.snapshot_ts for lease in table.leases(now_ms)) if deltas else []
         going: list[Delta] = []
         staying: list[tuple[Delta, Verdict]] = []

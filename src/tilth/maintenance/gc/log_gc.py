@@ -57,6 +57,10 @@ class LogGc:
         self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
 
+    def has_leftovers(self) -> bool:
+        """Return False: PART_GC finds them."""
+        return False
+
     def schedule(self, at_ms: int) -> None:
         """Schedule partitions where segments are known to wait; PART_GC reads all others and reports what it finds."""
         for partition in self._pending.waiting():
@@ -82,7 +86,7 @@ class LogGc:
         table = self._table
         entries = table.catalog.parts.entries(table.uuid, partition)
         ended = {str(part.name): (part, end_ts) for part, end_ts in ended_segments(entries)}
-        limit = table.ancient_limit(now_ms, done.settings)
+        limit = table.ancient_limit(done.settings, is_background=not done.is_command)
         snapshots = sorted(lease.snapshot_ts for lease in table.leases(now_ms)) if ended else []
         verdicts = [
             judge_ended(GcEntry(name=name, commit_ts=part.commit_ts, end_ts=end), limit, snapshots)

@@ -10,11 +10,11 @@ Tests: tests/unit/maintenance/merge/test_op.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
-from tilth.catalog import visibility
+from tilth.catalog import TableVersion, visibility
 from tilth.maintenance.gc.expiry import ExpiryPhase
 from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.policy import (
@@ -33,8 +33,10 @@ from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.table.partition_counts import Rotation
 from tilth.model.part import Entry, Part
 
-#: Time between two reads of all partitions, even if nothing was reported of them.
+#: Time between two reads of all partitions of a table that has changed, even if nothing was reported of them.
 REFRESH_ALL_MS = 3_600_000
+#: Visible parts of the partitions that are read from one view; entries that have ended come on top.
+READ_PARTS_MAX = 5_000
 
 
 class MovePhase:
@@ -61,8 +63,9 @@ class MovePhase:
         self._ended: dict[str, int] = {}
         #: Time of the next full scan; none for a table that was never used.
         self._due_all_ms: int | None = None
-        #: `True` if a full scan has begun.
+        #: `True` if a full scan has begun, and the number of the table's commits before the last one.
         self._has_scanned = False
+        self._scanned_commits = -1
         self._pause_until_ms = 0
         self._rotation = Rotation(last_time=table.clock.now_ms() / 1000)
         self._empty_since: dict[str, float] = {}
@@ -79,11 +82,26 @@ class MovePhase:
         """Read all partitions at that time, if not before."""
         with self._table.watch.lock:
             self._due_all_ms = at_ms if self._due_all_ms is None else min(at_ms, self._due_all_ms)
+            self._scanned_commits = -1
             self._held.clear()
+
+    def pass_over(self, now_ms: int) -> None:
+        """Put the scan of all partitions off where nothing can have ended, expired or emptied since the last one."""
+        table = self._table
+        if self._due_all_ms is None or self._due_all_ms > now_ms:
+            return
+        if table.watch.version.counter != self._scanned_commits:
+            version = table.catalog.parts.version(table.uuid)
+            if has_ended_entries(version) or table.watch.definition.ttl is not None:
+                return
+            self._scanned_commits = version.counter
+        with table.watch.lock:
+            self._has_scanned = True
+            self._due_all_ms = now_ms + REFRESH_ALL_MS
 
     def has_ended(self, partition: str, at_ms: int) -> None:
         """Something of the partition was hidden at that time."""
-        due_ms = at_ms + kept_ms(self._table.settings)
+        due_ms = at_ms + kept_ms(self._table.settings) + 1
         with self._table.watch.lock:
             self._note(partition, due_ms, at_ms)
             self._ended[partition] = min(self._ended.get(partition, due_ms), due_ms)
@@ -118,12 +136,14 @@ class MovePhase:
     def run(self, done: Round) -> None:
         """One round over the partitions whose time has come, or as many of them as a round takes."""
         table, now_ms = self._table, self._table.clock.now_ms()
-        everything = table.catalog.parts.partitions(table.uuid)
+        commits = table.watch.version.counter
+        counts = table.catalog.parts.counts(table.uuid)
+        everything = list(counts)
         with table.watch.lock:
             if self._due_all_ms is not None and self._due_all_ms <= now_ms:
                 self._due_ms |= dict.fromkeys(everything, now_ms)
                 self._due_all_ms = now_ms + REFRESH_ALL_MS
-                self._has_scanned = True
+                self._has_scanned, self._scanned_commits = True, commits
             stats = dict(table.watch.stats)
             there = set(everything)
             # Partitions whose record is gone have nothing left.
@@ -143,30 +163,35 @@ class MovePhase:
             rng=table.rng,
         )
         self._rotation = chosen.rotation
-        self.collect(done, chosen.partitions)
+        self.collect(done, chosen.partitions, counts)
         # Each partition that was held back waits by itself, so the table only spreads its rounds out.
         pause = move_pause(has_moved=True, settings=done.settings, rng=table.rng)
         self._pause_until_ms = now_ms + int(pause * 1000)
 
-    def collect(self, done: Round, partitions: Sequence[str]) -> None:
-        """Move what can move in these partitions."""
+    def collect(self, done: Round, partitions: Sequence[str], counts: Mapping[str, int]) -> None:
+        """Move what can move in these partitions. `counts`: visible parts of each partition that the table has."""
         now_ms = self._table.clock.now_ms()
-        limit = self._table.limit(now_ms, done.settings)
+        limit = self._table.limit(done.settings, is_background=not done.is_command)
         done.partitions = len(partitions)
-        for partition in partitions:
-            if self._table.watch.is_cancelled.is_set():
-                return
-            self._judge(done, partition, limit, now_ms)
+        read = [name for name in partitions if not self._is_held(done, name, limit, now_ms)]
+        for batch in _batches(read, counts):
+            entries = self._table.catalog.parts.entries_of(self._table.uuid, batch, among=counts)
+            for partition in batch:
+                if self._table.watch.is_cancelled.is_set():
+                    return
+                self._judge(done, partition, entries[partition], limit, now_ms)
 
-    def _judge(self, done: Round, partition: str, limit: Cutoff, now_ms: int) -> None:
+    def _is_held(self, done: Round, partition: str, limit: Cutoff, now_ms: int) -> bool:
+        """Return whether the limit is that of before, so that reading the entries would find nothing."""
         held_ts = None if done.is_command else self._held.get(partition)
         may_expire = (self._expiry.known_ms(partition) or 0) <= now_ms
-        if held_ts is not None and not may_expire and not is_round_due(limit, last_gc_ts=held_ts):
-            # The limit is that of before: reading the entries would find nothing.
-            done.reason = done.reason or f"{partition}: held back by {limit.hold}"
-            self._plan(partition, now_ms + int(done.settings.pause * 1000))
-            return
-        entries = self._table.catalog.parts.entries(self._table.uuid, partition)
+        if held_ts is None or may_expire or is_round_due(limit, last_gc_ts=held_ts):
+            return False
+        done.reason = done.reason or f"{partition}: held back by {limit.hold}"
+        self._plan(partition, now_ms + int(done.settings.pause * 1000))
+        return True
+
+    def _judge(self, done: Round, partition: str, entries: Sequence[Entry], limit: Cutoff, now_ms: int) -> None:
         if not entries:
             with self._table.watch.lock:
                 self._ended.pop(partition, None)
@@ -192,6 +217,9 @@ class MovePhase:
         moves = [ended[verdict.name] for verdict in verdicts if verdict.goes]
         table.forget_versions([end_ts for _, end_ts in moves])
         staying = [verdict for verdict in verdicts if not verdict.goes]
+        if moves:
+            # Whatever becomes of the commits.
+            self._trash.is_empty = False
         for first in range(0, len(moves), settings.move_batch):
             hit("gc.before_trash")
             done.moved += table.catalog.parts.move_to_trash(
@@ -204,8 +232,10 @@ class MovePhase:
         done.kept += len(staying)
         if staying and not done.reason:
             done.reason = f"{staying[0].name}: {staying[0].reason}"
+        # What history alone holds goes with time.
+        is_held = bool(staying) and not moves and all(ended[each.name][1] >= limit.gc_ts for each in staying)
         with table.watch.lock:
-            if staying and not moves:
+            if is_held:
                 self._held[partition] = limit.gc_ts
             else:
                 self._held.pop(partition, None)
@@ -264,3 +294,24 @@ class MovePhase:
             self._held.pop(partition, None)
             self._ended.pop(partition, None)
             self._table.watch.stats.pop(partition, None)
+
+
+def has_ended_entries(version: TableVersion) -> bool:
+    """Return whether the table may have entries that have ended, or that hide others: not while every part that was
+    ever made is visible.
+    """
+    return version.parts_added != version.parts + version.segments
+
+
+def _batches(partitions: Iterable[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the partitions in groups of bounded size, each of one partition at least."""
+    batch: list[str] = []
+    size = 0
+    for partition in partitions:
+        if batch and size + sizes[partition] > READ_PARTS_MAX:
+            yield batch
+            batch, size = [], 0
+        batch.append(partition)
+        size += sizes[partition]
+    if batch:
+        yield batch

@@ -20,7 +20,7 @@ from tilth.maintenance.work.routine import Routine, RoutineOp
 
 #: The first poll of a table comes at a random time within this, and within so much for each table of the server.
 FIRST_POLL_MS = 20_000
-FIRST_POLL_MS_PER_TABLE = 60
+FIRST_POLL_MS_PER_TABLE = 6
 
 
 class GcRoutine(Routine, Protocol):
@@ -29,6 +29,11 @@ class GcRoutine(Routine, Protocol):
     @property
     def io(self) -> IoUsage:
         """Return what the next round costs."""
+
+    def has_leftovers(self) -> bool:
+        """Return whether the table may have anything for the routine that nobody will report, from before it was
+        registered; called where its version and its leftovers are known.
+        """
 
     def retained(self) -> int:
         """Bytes that are known to wait for the next round."""
@@ -50,10 +55,13 @@ class GcOp(RoutineOp):
         self._round = threading.Lock()
 
     def begin(self, now_ms: int) -> None:
-        """Begin once: a table that was never used is not read until something is reported of it."""
+        """Begin once: a table that was never used, or has nothing left over, is not read until something is reported
+        of it.
+        """
         if self._has_begun:
             return
-        if self._table.catalog.parts.version(self._table.uuid).counter > 0:
+        watch = self._table.watch
+        if watch.version.counter > 0 and (watch.leftovers is None or self._gc.has_leftovers()):
             within_ms = max(FIRST_POLL_MS, self._table_count() * FIRST_POLL_MS_PER_TABLE)
             self._gc.schedule(now_ms + int(self._table.rng.random() * within_ms))
         self._has_begun = True

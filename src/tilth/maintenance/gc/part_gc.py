@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilth.maintenance.gc.expiry import ExpiryPhase
-from tilth.maintenance.gc.move import MovePhase
+from tilth.maintenance.gc.move import MovePhase, has_ended_entries
 from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.gc.trash import TrashPhase
@@ -61,13 +61,19 @@ class PartGc:
                 return False
         return True
 
+    def has_leftovers(self) -> bool:
+        watch = self._table.watch
+        has_expiry = watch.definition.ttl is not None
+        return has_ended_entries(watch.version) or has_expiry or not self._trash.is_empty
+
     def schedule(self, at_ms: int) -> None:
         self._expiry.forget()
         self._moves.schedule(at_ms)
         self._trash.schedule(at_ms)
 
     def poll(self, now_ms: int) -> None:
-        """Do nothing: a round reads the entries itself."""
+        """A round reads the entries itself; the one over all partitions is passed over where none has changed."""
+        self._moves.pass_over(now_ms)
 
     def retained(self) -> int:
         return self._trash.bytes if self._is_removal() else 0
@@ -113,8 +119,8 @@ class PartGc:
         for _ in range(NOW_ROUNDS_MAX):
             before = done.moved, done.expired
             done.kept = 0
-            known = self._table.catalog.parts.partitions(self._table.uuid)
-            self._moves.collect(done, [name for name in known if done.partition in (None, name)])
+            known = self._table.catalog.parts.counts(self._table.uuid)
+            self._moves.collect(done, [name for name in known if done.partition in (None, name)], known)
             if (done.moved, done.expired) == before:
                 break
         self._trash.collect_all(done)

@@ -46,22 +46,23 @@ class GcTable(TableContext):
         everything = self.catalog.readers.list()
         return [lease for lease in everything if lease.table == self.uuid and lease.expires_ms > now_ms]
 
-    def limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
-        """Return the limit of phase 1 now."""
+    def limit(self, settings: GcSettings, *, is_background: bool = False) -> Cutoff:
+        """Return the limit of phase 1 now; in the background as of shortly before, when another table's was needed."""
+        holds = self.server.holds.lately() if is_background else self.server.holds.now()
         return cutoff(
-            now_ms=now_ms,
-            oldest_txn=self.catalog.transactions.oldest_running(),
-            oldest_reader=self.catalog.readers.oldest(self.uuid, now_ms),
-            oldest_named=self.catalog.readers.oldest(self.uuid, now_ms, is_named=True),
-            ahm=ancient_mark(pack(now_ms), settings.history),
+            now_ms=holds.now_ms,
+            oldest_txn=holds.oldest_txn,
+            oldest_reader=holds.oldest_reader(self.uuid),
+            oldest_named=holds.oldest_reader(self.uuid, is_named=True),
+            ahm=ancient_mark(pack(holds.now_ms), settings.history),
             settings=settings,
         )
 
-    def ancient_limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
+    def ancient_limit(self, settings: GcSettings, *, is_background: bool = False) -> Cutoff:
         """Return the limit of files that nobody brings back: no lifetime holds them where history is retained."""
         if settings.history >= 0:
             settings = replace(settings, old_parts_lifetime=0.0)
-        return self.limit(now_ms, settings)
+        return self.limit(settings, is_background=is_background)
 
     def commit(self, verb: str, failpoint: str, updates: Sequence[Update]) -> int:
         """Commit updates without files; return the transaction. `failpoint` begins the failpoints around it."""

@@ -40,6 +40,9 @@ class TrashPhase:
         self._table = table
         #: Time of the next round; none for a table that was never used.
         self._due_ms: int | None = None
+        #: `True` while nothing has ever come into the trash.
+        left = table.watch.leftovers
+        self.is_empty = left is not None and not left.has_trash
         #: State to resume from, after a restart too; none until it is read.
         self._state: TrashState | None = None
         #: Time when what the current pass left is worth another one.
@@ -48,7 +51,9 @@ class TrashPhase:
         self.bytes = 0
 
     def schedule(self, at_ms: int) -> None:
-        """Read the trash at that time, if not before."""
+        """Read the trash at that time, if not before; one that is empty is not read."""
+        if self.is_empty:
+            return
         self._due_ms = at_ms if self._due_ms is None else min(at_ms, self._due_ms)
 
     def due_ms(self) -> int:
@@ -59,6 +64,7 @@ class TrashPhase:
         """These parts, each with its end, have come into the trash."""
         if not parts:
             return
+        self.is_empty = False
         at_ms = min(milliseconds(end_ts) for _, end_ts in parts) + int(settings.trash_lifetime * 1000) + 1
         self._due_ms = at_ms if self._due_ms is None else min(self._due_ms, at_ms)
         self.bytes += sum(part.bytes for part, _ in parts)

@@ -47,6 +47,8 @@ from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.stats import ChoiceRow, MaintenanceNumbers, ManagerStatus, OpRow, OpRun
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.context import ServerContext, TableContext
+from tilth.maintenance.work.holds import Holds
+from tilth.maintenance.work.noted_copies import NotedCopies
 from tilth.maintenance.work.op import Op
 from tilth.maintenance.work.procedure import NewRebaser, rebaser_of
 from tilth.maintenance.work.slots import RewriteSlots
@@ -119,6 +121,7 @@ class MaintenanceManager:
         #: State of the manager's thread alone: last choice by table, and times of its other tasks.
         self._served: dict[str, int] = {}
         self._turns = 0
+        self._known_workers = 0
         self._refreshed_at = -REFRESH_MS / 1000
         self._may_refresh_at = 0.0
         self._cleaned_at = -CLEAN_PERIOD_MS / 1000
@@ -379,6 +382,7 @@ class MaintenanceManager:
             with self._lock:
                 self._refreshes_ended = number
                 self._lock.notify_all()
+            self._follow_workers()
             ended = self._clock.monotonic()
             self._may_refresh_at = ended + (ended - started) * (REFRESH_SHARE - 1)
             for table in gone:
@@ -390,6 +394,13 @@ class MaintenanceManager:
             left = self._registry.refresh_one(uuid)
             if left is not None:
                 self._leave(left)
+
+    def _follow_workers(self) -> None:
+        """Poll all tables where workers have gone: what was few parts for all of them may be many for the others."""
+        before, self._known_workers = self._known_workers, self._workers()
+        if self._known_workers < before:
+            for table in self._registry.all():
+                table.watch.is_woken = True
 
     def _leave(self, table: TableOps) -> None:
         """Cancel the table's ops; the table is released when they have ended."""
@@ -536,6 +547,8 @@ class MaintenanceManager:
             table_leases=self._table_leases,
             counters=self._counters,
             rewrite_slots=self._rewrite_slots,
+            holds=Holds(self._clock, self._catalog),
+            noted_copies=NotedCopies(self._clock, self._catalog),
             new_rebaser=new_rebaser,
             refused=self._decisions.refused,
             table_count=self._tables.__len__,

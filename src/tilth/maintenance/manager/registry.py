@@ -15,14 +15,17 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
 from tilth.base.errors import RetryError, TilthError
-from tilth.catalog import Catalog, NotHostedError, TableNotFoundError
+from tilth.catalog import Catalog, Leftovers, NotHostedError, TableNotFoundError, TableVersion
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.table_ops import TableOps
-from tilth.maintenance.table.watch import TableWatch
+from tilth.maintenance.table.watch import TableLeftovers, TableWatch
 from tilth.model.mutation import Mutation, MutationState
 from tilth.model.server import hosts_all
 from tilth.model.service import ALL_TABLES, Switch
 from tilth.model.table import TableDef, full_name
+
+#: Version of a table without commits.
+_UNUSED = TableVersion()
 
 
 class Registry:
@@ -72,7 +75,7 @@ class Registry:
             raise TableNotFoundError("no such table of rows", uuid=uuid)
         if not self._hosts(uuid):
             raise NotHostedError(table=full_name(relation), uuid=uuid)
-        table = self._add(relation)
+        table = self._add(relation, self._catalog.parts.version(uuid))
         if table is None:
             raise RetryError.coded(
                 "TABLE_MOVING",
@@ -88,7 +91,7 @@ class Registry:
 
         Returns those that are gone, or another server's now: they leave with `leave`.
         """
-        # Three reads of the catalog, whatever the number of tables.
+        # Four reads of the catalog, whatever the number of tables, and where some are new what they have left over.
         tables = (each for each in self._catalog.tables.all() if isinstance(each, TableDef))
         there = {each.uuid: each for each in tables if self._hosts(each.uuid)}
         switches: defaultdict[str, list[Switch]] = defaultdict(list)
@@ -100,8 +103,13 @@ class Registry:
                 pending[entry.table].append(entry)
         with self._lock:
             gone = [table for uuid, table in self._tables.items() if uuid not in there]
+            has_new = any(uuid not in self._tables for uuid in there)
+        # Before the versions: a table whose version has counted something knows of it.
+        leftovers = self._catalog.parts.leftovers() if has_new else None
+        versions = self._catalog.parts.versions()
         for uuid, definition in there.items():
-            table = self._known(uuid, definition)
+            self._set_version(uuid, versions.get(uuid, _UNUSED))
+            table = self._known(uuid, definition, versions.get(uuid, _UNUSED), leftovers)
             if table is not None:
                 table.watch.set_switches([*switches[ALL_TABLES], *switches[uuid]])
                 _set_mutations(table, pending[uuid])
@@ -115,7 +123,7 @@ class Registry:
         relation = self._catalog.tables.by_id(uuid)
         if not isinstance(relation, TableDef) or not self._hosts(uuid):
             return table
-        if self._known(uuid, relation) is not None:
+        if self._known(uuid, relation, table.watch.version) is not None:
             self._refresh(table)
         return None
 
@@ -136,12 +144,20 @@ class Registry:
         with self._lock:
             self._leaving.pop(uuid, None)
 
-    def _known(self, uuid: str, definition: TableDef) -> TableOps | None:
+    def _set_version(self, uuid: str, version: TableVersion) -> None:
+        """Note the version of a known table; where it has changed and no event says why, everything is refreshed."""
+        known = self._tables.get(uuid)
+        if known is not None and known.watch.set_version(version):
+            known.notice_all()
+
+    def _known(
+        self, uuid: str, definition: TableDef, version: TableVersion, leftovers: Leftovers | None = None
+    ) -> TableOps | None:
         """Return the table, its definition up to date; none while it is leaving or cannot be registered."""
         known = self._tables.get(uuid)
         try:
             if known is None:
-                return self._add(definition)
+                return self._add(definition, version, leftovers)
             if known.watch.definition is not definition and known.watch.definition != definition:
                 known.watch.redefine(definition)
                 known.notice_all()
@@ -151,12 +167,19 @@ class Registry:
             return None
         return known
 
-    def _add(self, definition: TableDef) -> TableOps | None:
+    def _add(self, definition: TableDef, version: TableVersion, leftovers: Leftovers | None = None) -> TableOps | None:
         """Make a table without the lock; of two threads that make one the first wins. None while it is leaving."""
         with self._lock:
             if definition.uuid in self._leaving:
                 return None
-        made = self._build(TableWatch(definition))
+        watch = TableWatch(definition, version=version)
+        if leftovers is not None:
+            watch.leftovers = TableLeftovers(
+                has_deltas=definition.uuid in leftovers.deltas,
+                has_ended_deltas=definition.uuid in leftovers.ended_deltas,
+                has_trash=definition.uuid in leftovers.trash,
+            )
+        made = self._build(watch)
         with self._lock:
             if definition.uuid in self._leaving:
                 return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
@@ -22,6 +23,7 @@ from tilth.maintenance.merge.policy.candidates import (
     MergeCandidate,
     MergeSelection,
     MergeSpec,
+    by_partition,
 )
 from tilth.maintenance.merge.policy.expired_rows import has_expired_rows, judge_rows, rewrite_due_ms
 from tilth.maintenance.merge.policy.joined_ranges import (
@@ -32,10 +34,14 @@ from tilth.maintenance.merge.policy.joined_ranges import (
     why_cut,
 )
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
-from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
-from tilth.maintenance.merge.policy.lone import explained_with_expired_rows, with_expired_rows
+from tilth.maintenance.merge.policy.key_range import KeyRangePolicy, mergeable_by_shape
+from tilth.maintenance.merge.policy.lone import (
+    explained_with_expired_rows,
+    lone_ripe_seconds,
+    with_expired_rows,
+)
 from tilth.maintenance.merge.policy.replay import SelectMerges
-from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges
+from tilth.maintenance.merge.policy.size_tiered import Ripening, read_gain, ripening, select_merges
 from tilth.maintenance.merge.policy.size_tiered_candidates import explain_merges
 from tilth.maintenance.table.partition_counts import PartitionStats
 from tilth.maintenance.table.settings import MergePolicy, MergeSettings
@@ -86,6 +92,35 @@ class MergeChoice:
                 for spec in selection.specs
             ),
         )
+
+    def ripening(
+        self, parts: Sequence[Part], changes: ChangesOf, *, being_merged: Collection[str], now_ms: int
+    ) -> dict[str, Ripening]:
+        """Return for each partition of these parts, of which `select` chooses nothing now, when its age alone changes
+        that.
+        """
+        settings, policy = self._watch.settings.merge, self.policy
+        candidates = self._candidates(parts, changes, policy, now_ms)
+        if policy is MergePolicy.KEY_RANGE:
+            # By age it folds deltas alone.
+            return {
+                name: Ripening(
+                    min(
+                        (
+                            lone_ripe_seconds(mergeable, settings)
+                            for mergeable in mergeable_by_shape(members, being_merged=being_merged)
+                        ),
+                        default=inf,
+                    )
+                )
+                for name, members in by_partition(candidates).items()
+            }
+        joined = self._joined(policy, candidates, parts, being_merged, now_ms)
+        busy = joined.busy.union(being_merged)
+        return {
+            name: ripening(members, being_merged=busy, workers=self._workers(), settings=settings)
+            for name, members in by_partition(joined.candidates).items()
+        }
 
     def ranges_of(self, parts: int, size: int) -> int:
         """Return the number of key ranges of a merge of so many parts and bytes; 1: it is not cut."""

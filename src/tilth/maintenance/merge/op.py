@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from tilth.base.retry import Retry
 from tilth.base.units import show_bytes
@@ -52,6 +53,8 @@ REFRESH_QUIET_MAX_MS = 600_000
 REFRESH_SETTLED_MAX_MS = 6 * 3_600_000
 #: Parts of one partition that a refresh reads, the oldest; the rest waits until these are fewer.
 PARTS_MAX = 20_000
+#: Events after which a part may fold its deltas alone, once it is old enough.
+_DELTA_EVENTS = frozenset({"delete", "flush_deltas", "minor_delta", "major_delta"})
 #: Events after which the parts differ from the last refresh.
 _NEWS = frozenset({"new", "merge", "flush", "remove_deleted", "hide", "undrop", "mutate"})
 DISABLED = "disable_compaction is on"
@@ -106,6 +109,10 @@ class MergePlanner(Planner[Merge]):
         self._news_ms = 0
         #: Partitions that were read since the last news.
         self._seen: set[str] = set()
+        #: Times, by partition, from which its age makes a merge worth it where nothing else changes; NEVER_MS: no age.
+        self._ripe_ms: dict[str, int] = {}
+        #: Number of workers for which some partition has few enough parts; 0: there is no such partition.
+        self._holding_workers = 0
         #: Due times, by partition, of the first part to be written anew for its expired rows.
         self._rewrites_ms: dict[str, int] = {}
 
@@ -120,6 +127,8 @@ class MergePlanner(Planner[Merge]):
     def observe(self, event: WorkEvent[Merge], now_ms: int) -> bool:
         match event:
             case PartLogged():
+                if event.event.event in _DELTA_EVENTS:
+                    self._changed_rows(event.partition, now_ms)
                 return event.event.event in _NEWS and self._noticed(event.event.at_ms)
             case Renewed():
                 # Times in the future come from a clock that was ahead.
@@ -151,6 +160,8 @@ class MergePlanner(Planner[Merge]):
             return 0
         if snapshot.has_news:
             return snapshot.refreshed_ms + REFRESH_BUSY_MS
+        if self._holding_workers > self._workers():
+            return 0
         return NEVER_MS if self._waiting else self.next_refresh_ms
 
     def due_ms(self, snapshot: OpSnapshot) -> int:
@@ -165,6 +176,8 @@ class MergePlanner(Planner[Merge]):
         now_ms = snapshot.now_ms
         # Older choices give way: with more parts there are better ranges.
         self._waiting = []
+        if self._holding_workers > self._workers():
+            self._forget_ripening()
         failing = self.failures.waiting(now_ms)
         settings = self._watch.settings.merge_partitions
         with self._watch.lock:
@@ -189,9 +202,15 @@ class MergePlanner(Planner[Merge]):
         others = counts.keys() - failing.keys() - set(chosen.partitions)
         due = [name for name, due_ms in self._rewrites_ms.items() if due_ms <= now_ms and name in others]
         chosen = with_partitions(chosen, due[: max(1, settings.number)], "rows have expired here")
+        ripe = [name for name, ripe_ms in self._ripe_ms.items() if ripe_ms <= now_ms and name in others]
+        chosen = with_partitions(chosen, ripe[: max(1, settings.number)], "its parts are old enough by now")
         self._seen.update(chosen.partitions)
         parts, changes, expired = self._read(chosen.partitions, now_ms)
         self._rewrites_ms = {name: due_ms for name, due_ms in self._rewrites_ms.items() if name in counts}
+        found = self._choice.select(parts, changes, being_merged=busy.all, effort=Effort.NORMAL, now_ms=now_ms)
+        selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
+        self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
+        self._note_ripening(chosen.partitions, parts, changes, counts, busy, has_specs=bool(found.specs), now_ms=now_ms)
         self.next_refresh_ms = min(
             [
                 self._quiet_refresh_ms(now_ms, everything),
@@ -204,9 +223,6 @@ class MergePlanner(Planner[Merge]):
                 ),
             ]
         )
-        found = self._choice.select(parts, changes, being_merged=busy.all, effort=Effort.NORMAL, now_ms=now_ms)
-        selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
-        self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
         self._waiting = [Merge(spec=spec) for spec in selection.specs[: self._room(snapshot)]]
         self._is_fruitful = bool(self._waiting)
 
@@ -266,9 +282,46 @@ class MergePlanner(Planner[Merge]):
 
     def _noticed(self, at_ms: int) -> bool:
         """Note that parts of the table came or went, or what may be done with them has changed, at that time or now."""
-        self._seen.clear()
+        self._forget_ripening()
         self._news_ms = max(self._news_ms, at_ms)
         return True
+
+    def _forget_ripening(self) -> None:
+        """Read all partitions again, one after the other."""
+        self._seen.clear()
+        self._ripe_ms.clear()
+        self._holding_workers = 0
+
+    def _changed_rows(self, partition: str, now_ms: int) -> None:
+        """Note that rows of the partition have changed: its parts weigh more, and one may fold its deltas alone."""
+        if partition in self._seen:
+            self._seen.discard(partition)
+            self._ripe_ms.pop(partition, None)
+            self._news_ms = max(self._news_ms, now_ms)
+            self.next_refresh_ms = min(self.next_refresh_ms, now_ms + REFRESH_QUIET_MIN_MS)
+
+    def _note_ripening(
+        self,
+        partitions: Sequence[str],
+        parts: Sequence[Part],
+        changes: ChangesOf,
+        counts: Mapping[str, int],
+        busy: Busy,
+        *,
+        has_specs: bool,
+        now_ms: int,
+    ) -> None:
+        """Note for the partitions that were read, where nothing is worth merging, when their age alone changes that."""
+        self._ripe_ms = {name: at for name, at in self._ripe_ms.items() if name in counts and name not in partitions}
+        if has_specs:
+            return
+        found = self._choice.ripening(parts, changes, being_merged=busy.all, now_ms=now_ms)
+        for partition in partitions:
+            seconds = found[partition].seconds if partition in found else inf
+            # The second is for what is rounded.
+            self._ripe_ms[partition] = NEVER_MS if seconds == inf else now_ms + round(seconds * 1000) + 1000
+        if any(each.is_held for each in found.values()):
+            self._holding_workers = self._workers()
 
     def _room(self, snapshot: OpSnapshot) -> int:
         settings = self._watch.settings.merge
@@ -301,7 +354,12 @@ class MergePlanner(Planner[Merge]):
         """Return when the next observation is if there are no news until then: by then ages have changed noticeably."""
         quiet_ms = now_ms - self._news_ms
         if self._seen.issuperset(everything):
-            return now_ms + max(REFRESH_QUIET_MIN_MS, min(quiet_ms // 4, REFRESH_SETTLED_MAX_MS))
+            settled_ms = now_ms + REFRESH_SETTLED_MAX_MS
+            by_time_ms = now_ms + max(REFRESH_QUIET_MIN_MS, min(quiet_ms // 4, REFRESH_SETTLED_MAX_MS))
+            # A partition that is old enough and gave nothing, as while little is merged of it, is tried again.
+            ripe = [self._ripe_ms.get(name, now_ms) for name in everything]
+            later = [each if each > now_ms + REFRESH_BUSY_MS else by_time_ms for each in ripe]
+            return max(now_ms + REFRESH_QUIET_MIN_MS, min([settled_ms, *later]))
         return now_ms + max(REFRESH_QUIET_MIN_MS, min(quiet_ms // 10, REFRESH_QUIET_MAX_MS))
 
     def _remember(

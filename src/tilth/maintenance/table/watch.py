@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
+from tilth.catalog import TableVersion
 from tilth.maintenance.damage.left_out import DamagedParts
 from tilth.maintenance.state import is_on
 from tilth.maintenance.table.partition_counts import PartitionStats
@@ -23,6 +25,8 @@ from tilth.model.part import PartEvent, parse_part_name
 from tilth.model.service import ServiceKind, Switch, switches_in_force
 from tilth.model.table import TableDef, full_name
 
+#: Version of a table without commits.
+_UNUSED = TableVersion()
 _NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
 
 
@@ -37,11 +41,20 @@ def _parsed(given: frozenset[tuple[str, str]]) -> TableSettings:
     return table_settings(dict(given))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLeftovers:
+    """The kinds of records that a table had when it was registered; the part log reports those that come later."""
+
+    has_deltas: bool
+    has_ended_deltas: bool
+    has_trash: bool
+
+
 class TableWatch:
     """The shared memory of one table's ops. Hold `lock` for all but `definition`, `settings`, `uuid`, `reserved`,
-    `damaged` and `mutations`."""
+    `damaged`, `mutations`, `version` and `leftovers`."""
 
-    def __init__(self, definition: TableDef) -> None:
+    def __init__(self, definition: TableDef, *, version: TableVersion = _UNUSED) -> None:
         self.uuid = definition.uuid
         self.definition = definition
         self.settings = settings_of_table(definition)
@@ -58,6 +71,14 @@ class TableWatch:
         self.workload = Workload()
         #: Callback when `is_woken` is set, on any thread.
         self.woken: Callable[[str], None] | None = None
+        #: Version of the table when the versions of all tables were read last.
+        self.version = version
+        #: None: not known, so that each op reads what it needs to know.
+        self.leftovers: TableLeftovers | None = None
+        #: Number of explanations of changes so far, at the last reading of versions, and before a change that nothing
+        #: has explained yet.
+        self._explanations = self._explanations_read = 0
+        self._unexplained_at: int | None = None
         self._is_woken = True
         #: Time of the next poll if `is_woken` is not set, milliseconds since 1970.
         self.due_ms = 0
@@ -84,6 +105,7 @@ class TableWatch:
         if definition != self.definition:
             self.settings = settings_of_table(definition)
             self.definition = definition
+            self.explain_change()
             self.is_woken = True
 
     def set_mutations(self, pending: Iterable[Mutation]) -> bool:
@@ -92,8 +114,22 @@ class TableWatch:
         # The progress of one of them is no news.
         if [entry.id for entry in before] == [entry.id for entry in self.mutations]:
             return False
+        self.explain_change()
         self.is_woken = True
         return True
+
+    def set_version(self, version: TableVersion) -> bool:
+        """Note the version as it was read now; True if it has changed before the last reading, and the part log has
+        reported nothing of the table since then: an event may have been missed.
+        """
+        is_missed = self._unexplained_at == self._explanations
+        self._unexplained_at = None if version is self.version or version == self.version else self._explanations_read
+        self._explanations_read, self.version = self._explanations, version
+        return is_missed
+
+    def explain_change(self) -> None:
+        """Note that a change of the version is known otherwise: reported, or made by the table's own work."""
+        self._explanations += 1
 
     def set_switches(self, switches: Iterable[Switch]) -> None:
         """Note the switches of this table and those of all tables."""
@@ -118,6 +154,7 @@ class TableWatch:
     def observe(self, event: PartEvent) -> str:
         """Count an event of the part log; return the partition it is about."""
         partition = parse_part_name(event.part).partition
+        self.explain_change()
         with self.lock:
             known = self.stats.get(partition, PartitionStats(partition=partition))
             self.stats[partition] = _counted(known, event)

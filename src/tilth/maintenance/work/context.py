@@ -14,6 +14,8 @@ from tilth.catalog import Catalog, TableLeases, TxnHandle
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.table.watch import TableWatch
+from tilth.maintenance.work.holds import Holds
+from tilth.maintenance.work.noted_copies import NotedCopies
 from tilth.maintenance.work.procedure import NewRebaser
 from tilth.maintenance.work.slots import RewriteSlots
 from tilth.storage import Roots, output_of
@@ -34,6 +36,8 @@ class ServerContext:
     table_leases: TableLeases
     counters: MaintenanceCounters
     rewrite_slots: RewriteSlots
+    holds: Holds
+    noted_copies: NotedCopies
     #: Makes what rebases changes of parts that are made anew meanwhile.
     new_rebaser: NewRebaser
     #: Takes an op's name, its table and the reason why something is left alone.
@@ -74,6 +78,7 @@ class TableContext:
 
         Raises FencedError when another server has taken the table over.
         """
+        self.watch.explain_change()
         return self.server.catalog.transactions.open(
             f"{verb} {self.watch.name}",
             outputs=(output_of(self.watch.definition, self.server.root, tasks=tasks),) if tasks else (),

@@ -65,6 +65,7 @@ def test_the_file_of_a_part_goes_from_the_replica_that_the_collecting_server_doe
         catalog=storage.catalog,
         root=storage.stale,
         uuid=storage.table.uuid,
+        watch=SimpleNamespace(leftovers=None),
         settings=GcSettings(),
         clock=storage.world.clock,
     )

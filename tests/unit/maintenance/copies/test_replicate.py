@@ -25,6 +25,7 @@ from tilth.maintenance.copies.task_spark import CopyTask, work_on_copies
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.damage.book import DamageBook
 from tilth.maintenance.table.watch import TableWatch
+from tilth.maintenance.work.noted_copies import NotedCopies
 from tilth.model.part import DataFile, FileCopies, Part, WrittenPart
 from tilth.model.storage import Storage
 from tilth.model.table import TableDef
@@ -69,6 +70,7 @@ class CopiesWorld(World):
             root=self.root,
             settings=ManagerSettings(),
             counters=MaintenanceCounters(self.clock),
+            noted_copies=NotedCopies(self.clock, self.catalog),
             dispatcher=SimpleNamespace(new_spec=lambda kind, **spec: spec, submit=self._run),
         )
         # Any: what the routines use of a context.

@@ -65,7 +65,7 @@ def test_flushed_segments_go_with_their_past(world: DeltaWorld) -> None:
     # The marks over them go as those over parts do.
     world.work(60)
     assert [entry.name for entry in world.catalog.parts.all_entries(world.t)] == [part.name, later.name]
-    assert world.manager.numbers().ops[OpKind.LOG_GC].ended == 2
+    assert world.manager.numbers().ops[OpKind.LOG_GC].ended == 1
 
 
 def test_collecting_the_log_goes_before_anything_else(world: DeltaWorld) -> None:

@@ -41,7 +41,7 @@ def test_sources_go_to_the_trash_then_their_files_then_their_marks(world: Mainte
     assert entries(world) == 21
     world.work(1900)
     assert (entries(world), trash(world)) == (21, 0)
-    assert "held back by the ancient history mark" in world.service(ServiceKind.GC).reason
+    assert "what is hidden in 1 partitions waits, of the first for 1700 s more" in world.service(ServiceKind.GC).reason
     # Data first; the marks only in a later round.
     world.work(1800)
     assert (entries(world), trash(world)) == (11, 10)

@@ -33,6 +33,14 @@ def fold_alone(parts: Sequence[CandidatePart], settings: MergeSettings, effort: 
     return _alone(part, f"folds {part.chain_depth} deltas of a part that is alone and {part.age:.0f} s old")
 
 
+def lone_ripe_seconds(parts: Sequence[CandidatePart], settings: MergeSettings) -> float:
+    """Return in how many seconds `fold_alone` finds a merge of these parts; infinite: never."""
+    part = parts[0]
+    if len(parts) > 1 or not part.chain_depth:
+        return inf
+    return max(0.0, settings.lone_age_min - part.age)
+
+
 def with_expired_rows(
     selection: MergeSelection, parts: Sequence[CandidatePart], *, being_merged: Collection[str]
 ) -> MergeSelection:

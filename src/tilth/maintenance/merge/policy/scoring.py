@@ -96,6 +96,9 @@ class _Cells:
     score: Floats
     ratio: Floats
     base: Floats
+    #: Age of the youngest part, and the age at which the base has fallen.
+    youngest: Floats
+    age_max: Floats
     #: `True` if the range lies within the limits.
     is_within: NDArray[np.bool_]
 
@@ -156,6 +159,23 @@ class RunScores:
                 best = (float(reach[row, column]), begin + row, column + 2)
         return None if best is None else self.of(best[1], best[2])
 
+    def ripe_seconds(self) -> float:
+        """Return in how many seconds the first range is allowed because its parts are older by then; infinite: none is,
+        however old. Nothing is allowed now.
+        """
+        base = self._limits.base
+        found = np.inf
+        for begin, stop in self._chunks(0, len(self) - 1, self._width):
+            cells = self._cells(begin, stop, len(self), self._width)
+            if base > BASE_LOWEST:
+                # The share of the way to the lowest base at which the range reaches the lowered one.
+                share = (base - cells.ratio) / (base - BASE_LOWEST)
+                wait = AGE_MIN + share * (cells.age_max - AGE_MIN) - cells.youngest
+                found = min(found, float(np.min(wait, initial=np.inf, where=cells.is_within & (share <= 1.0))))
+        if 2 <= len(self) <= min(WHOLE_PARTS_MAX, self._width) and self._is_whole_within():
+            found = min(found, WHOLE_AGE_MIN - float(self._ages[-1]))
+        return max(0.0, found)
+
     def apart(self) -> Iterator[tuple[int, str]]:
         """Yield parts that are within the limits with neither of their neighbours: the index of each, and why."""
         pairs = np.concatenate(([False], self._pairs(), [False]))
@@ -175,6 +195,9 @@ class RunScores:
         if limits.rows_max is not None and rows > limits.rows_max:
             exceeded.append(f"{show_count(rows)} rows, {limits.rows_max_name} = {show_count(limits.rows_max)}")
         return f"too large to be merged: with the lighter neighbour {' and '.join(exceeded)}"
+
+    def _is_whole_within(self) -> bool:
+        return bool(self._cells(0, 1, len(self), len(self)).is_within[0, -1])
 
     def _has_pair(self) -> bool:
         """True if any two neighbours are within the limits; a table that has come to rest has none."""
@@ -227,24 +250,29 @@ class RunScores:
         youngest = np.minimum.accumulate(_windows(self._ages[begin : begin + reach], reach, width, np.inf), axis=1)
         cost = total + float(FILE_COST) * lengths
         ratio = cost / (largest + float(FILE_COST))
-        base = self._lowered_base(total, youngest[:, 1:])
+        age_max = self._age_max(total)
+        base = self._lowered_base(age_max, youngest[:, 1:])
         is_allowed = (ratio >= base) | self._is_exempt(begins, lengths)
         score = cost / (lengths - GAIN_SHIFT) ** GAIN_POWER
         self._align(score, total, begins)
         last = self._sizes[ends - 1]
         score[(lengths >= PENALTY_PARTS_MIN) & (last < (0.001 + 0.1 / lengths) * total)] *= PENALTY_FACTOR
         score[~(is_within & is_allowed)] = np.inf
-        return _Cells(score, ratio, base, is_within)
+        return _Cells(score, ratio, base, youngest[:, 1:], age_max, is_within)
 
-    def _lowered_base(self, total: Integers, youngest: Floats) -> Floats:
+    def _age_max(self, total: Integers) -> Floats:
         limits = self._limits
-        if limits.base <= BASE_LOWEST:
-            return np.full(total.shape, limits.base)
         span = limits.size_log_max - limits.size_log_min
         largeness = np.clip((np.log1p(total) - limits.size_log_min) / span, 0.0, 1.0)
-        age_max = AGE_MAX_SMALL + largeness * (AGE_MAX_LARGE - AGE_MAX_SMALL)
+        age_max: Floats = AGE_MAX_SMALL + largeness * (AGE_MAX_LARGE - AGE_MAX_SMALL)
+        return age_max
+
+    def _lowered_base(self, age_max: Floats, youngest: Floats) -> Floats:
+        base = self._limits.base
+        if base <= BASE_LOWEST:
+            return np.full(age_max.shape, base)
         ageing = np.clip((youngest - AGE_MIN) / (age_max - AGE_MIN), 0.0, 1.0)
-        lowered: Floats = limits.base - (limits.base - BASE_LOWEST) * ageing
+        lowered: Floats = base - (base - BASE_LOWEST) * ageing
         return lowered
 
     def _is_exempt(self, begins: Integers, lengths: Integers) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from tilth.maintenance.merge.policy.candidates import (
     by_partition,
     split_runs,
 )
-from tilth.maintenance.merge.policy.lone import fold_alone
+from tilth.maintenance.merge.policy.lone import fold_alone, lone_ripe_seconds
 from tilth.maintenance.merge.policy.scoring import RangeScore, RunScores, limits_of
 from tilth.maintenance.table.partition_counts import PartitionStats
 from tilth.maintenance.table.settings import MergeSettings
@@ -113,6 +113,41 @@ def select_merges(
     ranges.sort(key=lambda spec: spec.score)
     refusals += _cut_off(ranges)
     return MergeSelection(specs=tuple(ranges[:RANGES_MAX] + lone), refusals=tuple(refusals))
+
+
+@dataclass(frozen=True, slots=True)
+class Ripening:
+    """The time from which a partition without a merge has one if it only gets older."""
+
+    #: Seconds from now, at the earliest; infinite: its age changes nothing.
+    seconds: float
+    #: `True` if it has few enough parts for this many workers.
+    is_held: bool = False
+
+
+def ripening(
+    members: Sequence[CandidatePart], *, being_merged: Collection[str], workers: int, settings: MergeSettings
+) -> Ripening:
+    """Return when one partition, of which `select_merges` chooses nothing now, is worth another selection."""
+    runs = split_runs(members, being_merged=being_merged)
+    seconds = min((lone_ripe_seconds(run.parts, settings) for run in runs), default=inf)
+    long_runs = [run for run in runs if len(run.parts) >= 2]
+    if not long_runs:
+        return Ripening(seconds)
+    # Without statistics the base is the lowest that any have.
+    found = pace(
+        members,
+        selectable=[part for run in runs for part in run.parts],
+        stats=None,
+        workers=workers,
+        now=0.0,
+        settings=settings,
+        effort=Effort.NORMAL,
+    )
+    if isinstance(found, Hold):
+        return Ripening(seconds, is_held=True)
+    limits = limits_of(settings, base=found.base, parts_max=found.parts_max, rows_max=found.rows_max, is_final=False)
+    return Ripening(min(seconds, *(RunScores(run.parts, limits).ripe_seconds() for run in long_runs)))
 
 
 def submittable(*, workers: int, pending: int, running: int, settings: MergeSettings) -> int:

@@ -1,0 +1,147 @@
+"""What the manager reads of a catalog with many tables: little by table, and nothing while nothing happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.counted_kv import CountedKV
+from tests.maintenance_world import MaintenanceWorld, MergeWorker
+from tilth.catalog import HidePartition
+from tilth.catalog.records.keys import Space, span
+from tilth.maintenance.manager.manager import REFRESH_MS
+from tilth.model.service import ServiceKind, ServiceState
+
+#: Longer than any pause between two polls of a table that is not settled.
+HOUR = 3600.0
+#: Rows of a part that no merge takes.
+LARGE = 10**9
+
+
+class CountedWorld(MaintenanceWorld):
+    """Counts what is read of its catalog."""
+
+    def __init__(self) -> None:
+        self.counted = CountedKV()
+        super().__init__(self.counted)
+
+    def pass_time(self, seconds: float, *, step: float = 30.0) -> None:
+        """Let the manager work while time goes on."""
+        for _ in range(round(seconds / step)):
+            self.work(step)
+
+    def read_in(self, seconds: float, *, step: float = 30.0) -> Counter[str]:
+        """Return what is read in that time."""
+        self.counted.taken()
+        self.pass_time(seconds, step=step)
+        return self.counted.taken()
+
+
+def filled(tables: int, *, parts: int = 2) -> CountedWorld:
+    """A world with so many tables, each with parts that are too large to be merged."""
+    world = CountedWorld()
+    for number in range(tables):
+        table = world.table(f"t{number}")
+        for _ in range(parts):
+            world.insert("all", table=table, rows=LARGE)
+    return world
+
+
+def test_what_is_read_while_nothing_happens_does_not_depend_on_the_number_of_tables() -> None:
+    reads = []
+    for tables in (3, 30):
+        world = filled(tables)
+        world.pass_time(2 * HOUR)
+        reads.append(world.read_in(HOUR))
+    assert reads[0] == reads[1]
+    # The part log at each turn, the lists of all tables and their versions every half a minute.
+    assert reads[0]["part_log"] == HOUR / 30
+    assert reads[0]["entry"] == reads[0]["partition"] == reads[0]["view"] == 0
+
+
+def test_a_start_reads_of_each_table_what_may_be_merged_and_of_what_may_be_collected_nothing() -> None:
+    reads = []
+    for tables in (3, 33):
+        world = filled(tables)
+        world.manager = world.new_manager()
+        reads.append(world.read_in(600))
+    more = reads[1] - reads[0]
+    # Once for its merges: the counts of its partitions and one view; the version, for its segments.
+    assert {kind: more[kind] / 30 for kind in more} == {"partition": 1.0, "view": 1.0, "version": 1.0}
+
+
+def test_tables_with_garbage_are_read_once_after_a_start_and_again_when_it_may_go() -> None:
+    world = filled(20)
+    for number in range(20):
+        world.commit(HidePartition(table=world.table(f"t{number}"), partition="all"))
+    world.manager = world.new_manager()
+    first = world.read_in(600)
+    assert first["entry"] == 20
+    # What holds the garbage is read once for the tables of a moment.
+    assert first["reader"] < 20
+    assert world.read_in(600)["entry"] == 0
+    world.pass_time(2 * HOUR)
+    for number in range(20):
+        table = world.table(f"t{number}")
+        assert [item.item.part for item in world.catalog.trash.items(table, limit=9)[0]]
+
+
+def test_all_partitions_of_a_round_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = CountedWorld()
+    names = [f"p{number}" for number in range(8)]
+    world.insert(*names)
+    world.work()
+    for name in names:
+        world.commit(HidePartition(table=world.t, partition=name))
+    world.work()
+    world.counted.taken()
+    world.work(HOUR + 1)
+    assert world.counted.taken()["entry"] <= 3
+    assert all(not world.catalog.parts.entries(world.t, name) for name in names)
+
+
+def test_a_commit_of_which_the_part_log_says_nothing_is_found_by_its_version() -> None:
+    """An event that lands later than any read of it is never reported."""
+    world = CountedWorld()
+    world.insert("all", rows=LARGE)
+    world.pass_time(HOUR)
+    world.insert_segment("all", rows=LARGE)
+    start, end = span(Space.PART_LOG)
+    world.kv.commit([], {}, [key for key, _ in world.kv.scan(start, end)])
+    assert "no segments" in world.service(ServiceKind.FLUSH).reason
+    world.pass_time(2 * REFRESH_MS / 1000)
+    assert "1 segments" in world.service(ServiceKind.FLUSH).reason
+    assert world.service(ServiceKind.FLUSH).state != ServiceState.FAILED
+    # It is explained now: nothing is read again and again.
+    world.pass_time(HOUR)
+    assert world.read_in(HOUR)["entry"] == 0
+
+
+def test_parts_that_are_few_for_all_workers_are_read_again_when_some_have_gone() -> None:
+    world = CountedWorld()
+    others = [MergeWorker() for _ in range(2)]
+    for number, worker in enumerate(others):
+        worker.name = f"other{number}"
+        world.dispatcher.join(worker, warehouse="write", slots=1)
+    world.insert("all")
+    world.insert("all")
+    world.pass_time(HOUR)
+    assert "2 parts, 3 are expected" in world.service(ServiceKind.MERGE).reason
+    assert world.read_in(HOUR)["view"] == 0
+    for worker in others:
+        world.dispatcher.leave(worker.name, "it was stopped")
+    world.pass_time(REFRESH_MS / 1000)
+    assert world.visible_count() == 1
+    world.pass_time(HOUR)
+    assert world.read_in(HOUR)["view"] == 0
+
+
+def test_a_change_that_the_part_log_reports_leads_to_no_second_reading() -> None:
+    world = CountedWorld()
+    world.insert("all", rows=LARGE)
+    world.pass_time(HOUR)
+    world.insert("all", rows=LARGE)
+    read = world.read_in(300)
+    # After the insert, and once more because it was new.
+    assert read["view"] <= 2

@@ -1,0 +1,39 @@
+"""What holds collection back, read once for all tables."""
+
+from __future__ import annotations
+
+from tests.catalog_world import World
+from tests.counted_kv import CountedKV
+from tilth.maintenance.work.holds import FRESH_SECONDS, Holds
+
+
+def test_one_reading_serves_all_for_a_moment_and_is_judged_by_its_own_time() -> None:
+    counted = CountedKV()
+    world = World(counted)
+    holds = Holds(world.clock, world.catalog)
+    first = holds.lately()
+    counted.taken()
+    assert holds.lately() is first
+    assert not counted.taken()
+    world.clock.advance(FRESH_SECONDS)
+    second = holds.lately()
+    assert second.now_ms == first.now_ms + FRESH_SECONDS * 1000
+    assert sum(counted.taken().values()) == 2
+
+
+def test_who_comes_later_is_seen_by_the_next_reading_and_a_command_reads_at_once() -> None:
+    world = World()
+    holds = Holds(world.clock, world.catalog)
+    assert holds.lately().oldest_txn is None
+    txn = world.catalog.transactions.open("insert")
+    world.catalog.readers.open(world.t, 7, "r", 60_000)
+    world.catalog.readers.open(world.t, 5, "r", 60_000, name="stream")
+    assert holds.lately().oldest_txn is None
+    assert holds.now().oldest_txn == txn.id
+    world.clock.advance(FRESH_SECONDS)
+    seen = holds.lately()
+    assert (seen.oldest_txn, seen.oldest_reader(world.t), seen.oldest_reader(world.t, is_named=True)) == (txn.id, 7, 5)
+    assert seen.oldest_reader("another") is None
+    # Leases end by themselves.
+    world.clock.advance(61)
+    assert holds.lately().oldest_reader(world.t) is None
