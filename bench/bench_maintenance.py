@@ -170,7 +170,7 @@ def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
     manager = _manager(clock, catalog, folder)
     manager.step()
     first_turn = time.perf_counter()
-    while any(op.about == "not checked yet" for op in manager.ops()):
+    while any(op.stats.about == "not checked yet" for op in manager.ops()):
         # To list all ops takes longer than a turn.
         for _ in range(CHECK_TURNS):
             manager.step()

@@ -26,6 +26,10 @@ from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, TimeReached, U
 from tilth.catalog.kv import postgres as postgres_kv
 from tilth.catalog.kv.postgres import PostgresKV
 from tilth.catalog.kv.postgres_address import parse_postgres
+from tilth.catalog.kv.postgres_connect import Writer
+from tilth.catalog.kv.postgres_view import FIRST_CHUNK_ROWS
+from tilth.catalog.kv.postgres_wire import PreparedStatements
+from tilth.membership import Bounds, Member
 from tilth.testing import FaultyKV, RetryingKV, check_kv
 from tools.postgres import PASSWORD, Postgres
 from tools.tcp_link import TcpLink
@@ -304,3 +308,78 @@ def test_a_database_that_hangs_is_named_and_nothing_is_left_half_done(postgres: 
             timer.join()
         assert isinstance(outcome, Landed)
         assert kv.commit([Absent(b"a")], {}, []) == Conflict(b"a")
+
+
+def test_a_scan_of_few_rows_is_one_statement_and_one_of_many_a_view(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[float] = []
+    begin = PostgresKV.begin
+
+    def counted(self: PostgresKV, connection: Writer, idle_seconds: float) -> None:
+        begun.append(idle_seconds)
+        begin(self, connection, idle_seconds)
+
+    monkeypatch.setattr(PostgresKV, "begin", counted)
+    with closing(opened(postgres, "short_scans")) as kv:
+        keys = [b"k%04d" % number for number in range(2 * FIRST_CHUNK_ROWS + 1)]
+        kv.commit([], dict.fromkeys(keys, b"v"), [])
+        few = keys[: FIRST_CHUNK_ROWS - 1]
+        assert [key for key, _ in kv.scan(b"k", keys[len(few)])] == few
+        assert [key for key, _ in kv.scan(b"k", keys[len(few)], reverse=True)] == few[::-1]
+        assert [key for key, _ in kv.scan(b"k", None, limit=FIRST_CHUNK_ROWS)] == keys[:FIRST_CHUNK_ROWS]
+        assert [key for key, _ in kv.scan(b"k", None, limit=0)] == []
+        assert begun == []
+        for limit in (None, FIRST_CHUNK_ROWS + 1):
+            assert [key for key, _ in kv.scan(b"k", None, limit=limit)] == keys[:limit]
+            assert [key for key, _ in kv.scan(b"k", None, limit=limit, reverse=True)] == keys[::-1][:limit]
+        assert len(begun) == 4
+        # Rows that come meanwhile are not seen by a scan that has begun.
+        scan = kv.scan(b"k", None)
+        first = next(scan)
+        kv.commit([], {b"k9999": b"new"}, [keys[-1]])
+        assert [key for key, _ in (first, *scan)] == keys
+
+
+def test_a_heartbeat_and_a_poll_of_the_others_are_few_statements(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    execute, do, connection_execute = PreparedStatements.execute, PreparedStatements.do, Writer.execute
+
+    def counted(self: PreparedStatements, query: str, *parameters: bytes) -> object:
+        sent.append(query)
+        return execute(self, query, *parameters)
+
+    def counted_by_connection(self: Writer, query: object, *given: object, **options: object) -> object:
+        sent.append(str(query))
+        return connection_execute(self, query, *given, **options)  # type: ignore[call-overload]  # as it was called
+
+    def counted_command(self: PreparedStatements, command: bytes) -> None:
+        sent.append(command.decode())
+        do(self, command)
+
+    monkeypatch.setattr(PreparedStatements, "execute", counted)
+    monkeypatch.setattr(PreparedStatements, "do", counted_command)
+    monkeypatch.setattr(Writer, "execute", counted_by_connection)
+    clock = SystemClock()
+    with closing(opened(postgres, "heartbeats")) as kv:
+        catalog = Catalog(kv, clock, "a", lambda: "run")
+        member = Member(
+            clock,
+            catalog,
+            Joining(name="a", run="run", version="1"),
+            bounds=Bounds(gone_seconds=0.001),
+            liveness=kv.liveness(),
+            on_change=lambda: None,
+        )
+        member.join()
+        member.watch()
+        sent.clear()
+        member.send_heartbeat()
+        # The list of drained servers, the clock, the record before and after.
+        assert len(sent) == 4
+        sent.clear()
+        member.watch()
+        assert len(sent) == 2
+        member.stop()

@@ -105,7 +105,7 @@ class ReplicateRoutine:
         usable = {each.number for each in replicas if not each.health.trouble}
         is_due = any(self._is_due(note, usable, now_ms) for note in self._waiting)
         if not is_due and not self._unseen(replicas):
-            # So long after what was read was true.
+            # The interval begins with the reading.
             self._due_ms = now_ms + REFRESH_MS - min(age_ms, REFRESH_MS - NEWS_MS)
 
     def about(self) -> str:

@@ -232,7 +232,7 @@ class MovePhase:
         done.kept += len(staying)
         if staying and not done.reason:
             done.reason = f"{staying[0].name}: {staying[0].reason}"
-        # What history alone holds goes with time.
+        # Entries that history alone holds may go although the limit has not risen.
         is_held = bool(staying) and not moves and all(ended[each.name][1] >= limit.gc_ts for each in staying)
         with table.watch.lock:
             if is_held:
@@ -304,7 +304,7 @@ def has_ended_entries(version: TableVersion) -> bool:
 
 
 def _batches(partitions: Iterable[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield the partitions in groups of bounded size, each of one partition at least."""
+    """Yield the partitions in batches of bounded size, each of one partition at least."""
     batch: list[str] = []
     size = 0
     for partition in partitions:

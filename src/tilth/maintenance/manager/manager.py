@@ -46,8 +46,8 @@ from tilth.maintenance.mutate.commands import MutationProgress
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.stats import ChoiceRow, MaintenanceNumbers, ManagerStatus, OpRow, OpRun
 from tilth.maintenance.table.watch import TableWatch
+from tilth.maintenance.work.collection_holds import CollectionHolds
 from tilth.maintenance.work.context import ServerContext, TableContext
-from tilth.maintenance.work.holds import Holds
 from tilth.maintenance.work.noted_copies import NotedCopies
 from tilth.maintenance.work.op import Op
 from tilth.maintenance.work.procedure import NewRebaser, rebaser_of
@@ -547,7 +547,7 @@ class MaintenanceManager:
             table_leases=self._table_leases,
             counters=self._counters,
             rewrite_slots=self._rewrite_slots,
-            holds=Holds(self._clock, self._catalog),
+            holds=CollectionHolds(self._clock, self._catalog),
             noted_copies=NotedCopies(self._clock, self._catalog),
             new_rebaser=new_rebaser,
             refused=self._decisions.refused,

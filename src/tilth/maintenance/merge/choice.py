@@ -102,7 +102,7 @@ class MergeChoice:
         settings, policy = self._watch.settings.merge, self.policy
         candidates = self._candidates(parts, changes, policy, now_ms)
         if policy is MergePolicy.KEY_RANGE:
-            # By age it folds deltas alone.
+            # Age matters only for a part that folds its deltas alone.
             return {
                 name: Ripening(
                     min(

@@ -75,8 +75,8 @@ class TableWatch:
         self.version = version
         #: None: not known, so that each op reads what it needs to know.
         self.leftovers: TableLeftovers | None = None
-        #: Number of explanations of changes so far, at the last reading of versions, and before a change that nothing
-        #: has explained yet.
+        #: Number of explanations of changes: up to now, up to the last reading of versions, and up to the reading
+        #: before a change that nothing has explained yet.
         self._explanations = self._explanations_read = 0
         self._unexplained_at: int | None = None
         self._is_woken = True

@@ -14,7 +14,7 @@ from tilth.catalog import Catalog, TableLeases, TxnHandle
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.table.watch import TableWatch
-from tilth.maintenance.work.holds import Holds
+from tilth.maintenance.work.collection_holds import CollectionHolds
 from tilth.maintenance.work.noted_copies import NotedCopies
 from tilth.maintenance.work.procedure import NewRebaser
 from tilth.maintenance.work.slots import RewriteSlots
@@ -36,7 +36,7 @@ class ServerContext:
     table_leases: TableLeases
     counters: MaintenanceCounters
     rewrite_slots: RewriteSlots
-    holds: Holds
+    holds: CollectionHolds
     noted_copies: NotedCopies
     #: Makes what rebases changes of parts that are made anew meanwhile.
     new_rebaser: NewRebaser

@@ -1,7 +1,7 @@
 """The tables whose replicas lack copies, read for all tables at once.
 
-Covers: reading them once for all that need them within a moment. Does not cover: the notes of one table (catalog),
-what is done about them (copies/replicate.py).
+Covers: reading them once for all tables that need them within a second. Does not cover: the notes of one table
+(catalog), what is done about them (copies/replicate.py).
 Always holds: an answer has the age of its reading; where so many tables lack copies that reading all of them takes
 long, they are read less often.
 
@@ -47,7 +47,7 @@ class NotedCopies:
         self._tables: frozenset[str] | None = None
 
     def lately(self) -> NotedSeen:
-        """Return the tables as of a moment ago."""
+        """Return the tables as of the last reading, or of a new one where that is too old."""
         with self._lock:
             now = self._clock.monotonic()
             if self._next_at is None or now >= self._next_at:

@@ -76,7 +76,7 @@ def test_tables_with_garbage_are_read_once_after_a_start_and_again_when_it_may_g
     world.manager = world.new_manager()
     first = world.read_in(600)
     assert first["entry"] == 20
-    # What holds the garbage is read once for the tables of a moment.
+    # Leases of readers are read once for all tables of a second.
     assert first["reader"] < 20
     assert world.read_in(600)["entry"] == 0
     world.pass_time(2 * HOUR, step=300)
@@ -94,7 +94,7 @@ def test_all_partitions_of_a_round_are_one_read() -> None:
         world.commit(HidePartition(table=world.t, partition=name))
     world.work()
     world.counted.taken()
-    # What they hid goes in the first round, the ranges in the second.
+    # The parts go in the first round, the ranges over them in the second.
     for _ in range(2):
         world.work(HOUR + 1)
     assert world.counted.taken()["entry"] == 2

@@ -1,11 +1,9 @@
-"""What holds collection back, read for all tables at once: running transactions and the leases of readers.
+"""Transactions and leases of readers that hold collection back, read for all tables at once.
 
-Covers: reading them once for all that need them within a moment. Does not cover: the limit that follows (gc/policy.py),
-leases by which a file is judged before it is removed, which are read each time (gc/round.py).
+Covers: reading them once for all tables that need them within a second. Does not cover: the limit that follows
+(gc/policy.py), leases by which a file is judged before it is removed, which are read each time (gc/round.py).
 Always holds: the time of a reading is taken before it, and a limit is computed by that time: who begins later reads
 nothing that had ended before it.
-
-Tests: tests/unit/maintenance/work/test_holds.py.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class HoldsSeen:
         return min(held, default=None)
 
 
-class Holds:
+class CollectionHolds:
     """The holds of one catalog. For any thread."""
 
     def __init__(self, clock: Clock, catalog: Catalog) -> None:

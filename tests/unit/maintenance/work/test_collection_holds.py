@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.catalog_world import World
 from tests.counted_kv import CountedKV
-from tilth.maintenance.work.holds import FRESH_SECONDS, Holds
+from tilth.maintenance.work.collection_holds import FRESH_SECONDS, CollectionHolds
 
 
 def test_one_reading_serves_all_for_a_moment_and_is_judged_by_its_own_time() -> None:
     counted = CountedKV()
     world = World(counted)
-    holds = Holds(world.clock, world.catalog)
+    holds = CollectionHolds(world.clock, world.catalog)
     first = holds.lately()
     counted.taken()
     assert holds.lately() is first
@@ -23,7 +23,7 @@ def test_one_reading_serves_all_for_a_moment_and_is_judged_by_its_own_time() -> 
 
 def test_who_comes_later_is_seen_by_the_next_reading_and_a_command_reads_at_once() -> None:
     world = World()
-    holds = Holds(world.clock, world.catalog)
+    holds = CollectionHolds(world.clock, world.catalog)
     assert holds.lately().oldest_txn is None
     txn = world.catalog.transactions.open("insert")
     world.catalog.readers.open(world.t, 7, "r", 60_000)
