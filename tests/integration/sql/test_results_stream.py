@@ -72,6 +72,35 @@ def test_every_form_of_answer_is_streamed(node: NodeProcess, form: str) -> None:
     wait_clean(node)
 
 
+def is_streamed(node: NodeProcess, query: str) -> bool:
+    """Return whether the rows come as a stream, whose head does not know their number."""
+    answer = httpx.post(f"{node.url}/v1/sql", content=f"{query} FORMAT CSV", timeout=180, trust_env=False)
+    assert answer.status_code == 200
+    return '"rows": -1' in answer.headers["X-Tilth-Summary"]
+
+
+def test_a_result_whose_size_is_known_goes_by_it_and_not_by_the_estimate(node: NodeProcess) -> None:
+    """By Spark's estimate a join multiplies its tables, and what repeat() makes is short."""
+    node.connection.sql("CREATE DATABASE sized")
+    node.connection.sql("CREATE TABLE sized.t (k Int64, s String) ENGINE = MergeTree ORDER BY k")
+    node.connection.sql("INSERT INTO sized.t SELECT id, 'x' FROM range(1000)")
+    joins = " JOIN ".join(f"sized.t AS t{number}" for number in range(4))
+    keys = " AND ".join(f"t0.k = t{number}.k" for number in range(1, 4))
+    small = f"SELECT t0.k % 3 AS g, count(*) AS c FROM {joins} ON {keys} GROUP BY g ORDER BY g"
+    large = "SELECT k, repeat(s, 30000) FROM sized.t WHERE k < 700"
+    assert [is_streamed(node, small) for _ in range(3)] == [True, False, False]
+    assert [is_streamed(node, large) for _ in range(3)] == [False, True, True]
+    assert node.connection.sql(small).rows == [(0, 334), (1, 333), (2, 333)]
+    assert len(node.connection.sql(large).rows) == 700
+    with pytest.raises(ServerError) as refused:
+        node.connection.sql(large, {"max_result_bytes": "10 MiB"})
+    assert refused.value.code == "RESULT_TOO_LARGE"
+    # Other files are another plan, of which nothing is known.
+    node.connection.sql("INSERT INTO sized.t VALUES (0, 'y')")
+    assert [is_streamed(node, small) for _ in range(2)] == [True, False]
+    wait_clean(node)
+
+
 def test_json_is_one_document_that_ends_with_the_summary(node: NodeProcess) -> None:
     query = (
         "SELECT id, id AS id, void_ FROM (SELECT id, NULL AS void_ FROM range(3000000)) WHERE id < 10 OR id > 2999990"

@@ -50,27 +50,43 @@ class ResultRoad:
     open_folder: Callable[[], Folder] | None = None
 
 
-def rows_of(frame: DataFrame, task: QueryTask, road: ResultRoad) -> pa.Table | StoredRows | None:
-    """The rows; those of a large result are written to files: None where the server follows them, else their names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRows:
+    """The rows of a query that has ended."""
+
+    #: None: they are in files that the server follows. `StoredRows`: names of their files.
+    rows: pa.Table | StoredRows | None
+    #: Size of the rows in Arrow's form.
+    bytes: int
+
+
+def rows_of(frame: DataFrame, task: QueryTask, road: ResultRoad, *, answer_bytes: int | None = None) -> QueryRows:
+    """Run the query. `answer_bytes`: bytes of the same rows when they were computed before; None: not known.
 
     Raises ResultTooLargeError.
     """
     bytes_max = task.result_bytes_max or COLLECTED_BYTES_WITHOUT_LIMIT
     if explains(task.text):
-        return _plan_for_people(collected(frame, bytes_max), frame.sparkSession, road.fit())
+        plan = _plan_for_people(collected(frame, bytes_max), frame.sparkSession, road.fit())
+        return QueryRows(rows=plan, bytes=plan.nbytes)
     if not task.folder:
-        return collected(frame, bytes_max)
-    if not is_large(frame):
+        return _all_collected(frame, bytes_max)
+    # Spark's estimate multiplies the tables of each join, too high for most results.
+    if not (is_large(frame) if answer_bytes is None else answer_bytes > COLLECTED_BYTES_MAX):
         try:
-            return collected(frame, min(bytes_max, COLLECTED_BYTES_LIMIT))
+            return _all_collected(frame, min(bytes_max, COLLECTED_BYTES_LIMIT))
         except ResultTooLargeError:
             if bytes_max <= COLLECTED_BYTES_LIMIT:
                 raise
     if road.open_folder is None:
-        write_files(frame, task.folder, task.result_bytes_max)
-        return None
+        return QueryRows(rows=None, bytes=write_files(frame, task.folder, task.result_bytes_max))
     limits = [each for each in (task.result_bytes_max, task.stored_bytes_max) if each]
     return store_rows(frame, road.open_folder(), min(limits, default=0))
+
+
+def _all_collected(frame: DataFrame, bytes_max: int) -> QueryRows:
+    table = collected(frame, bytes_max)
+    return QueryRows(rows=table, bytes=table.nbytes)
 
 
 def _plan_for_people(answer: pa.Table, session: SparkSession, parallelism: Parallelism) -> pa.Table:
@@ -98,37 +114,44 @@ def is_large(frame: DataFrame) -> bool:
     return size > COLLECTED_BYTES_MAX or "Generate " in plan.toString()
 
 
-def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
-    """Write the rows to files in the folder, one for each partition, in the tasks of one job. `bytes_max` 0: no limit.
+def write_files(frame: DataFrame, folder: str, bytes_max: int) -> int:
+    """Write the rows to files in the folder, one for each partition, in the tasks of one job; return their bytes.
+    `bytes_max` 0: no limit.
 
     Raises ResultTooLargeError where one task has more rows than allowed.
     """
     schema = described(frame)
     frame = without_voids(frame)
     write_schema(folder, schema)
-    run_tasks(frame, partial(_write_file, folder, schema, bytes_max), type(None))
+    return sum(run_tasks(frame, partial(_write_file, folder, schema, bytes_max), int))
 
 
-def store_rows(frame: DataFrame, folder: Folder, bytes_max: int) -> StoredRows:
-    """Write the rows to files in a table's storage, in the tasks of one job; returns and raises as `write_files`."""
+def store_rows(frame: DataFrame, folder: Folder, bytes_max: int) -> QueryRows:
+    """Write the rows to files in a table's storage, in the tasks of one job; raises as `write_files`."""
     schema = described(frame)
-    answers = run_tasks(without_voids(frame), partial(_store_files, folder, schema, bytes_max), list[ResultFile])
-    files = tuple(file for answer in answers for file in answer)
-    return StoredRows(columns=schema.serialize().to_pybytes(), files=files)
+    store = partial(_store_files, folder, schema, bytes_max)
+    answers = run_tasks(without_voids(frame), store, tuple[list[ResultFile], int])
+    files = tuple(file for stored, _ in answers for file in stored)
+    rows = StoredRows(columns=schema.serialize().to_pybytes(), files=files)
+    return QueryRows(rows=rows, bytes=sum(size for _, size in answers))
 
 
 def _store_files(
     folder: Folder, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
-) -> list[ResultFile]:
-    """Store the rows of one of Spark's tasks."""
-    return store_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=_unique_attempt())
+) -> tuple[list[ResultFile], int]:
+    """Store the rows of one of Spark's tasks; return the files, and the bytes of the rows before compression."""
+    checked = _CheckedRows(rows, schema, bytes_max)
+    files = store_partition(folder, task, schema, checked.batches(), attempt=_unique_attempt())
+    return files, checked.bytes
 
 
 def _write_file(
     folder: str, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
-) -> None:
-    """Write the rows of one of Spark's tasks to a file."""
-    write_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=_unique_attempt())
+) -> int:
+    """Write the rows of one of Spark's tasks to a file; return their bytes."""
+    checked = _CheckedRows(rows, schema, bytes_max)
+    write_partition(folder, task, schema, checked.batches(), attempt=_unique_attempt())
+    return checked.bytes
 
 
 def _unique_attempt() -> int:
@@ -138,14 +161,24 @@ def _unique_attempt() -> int:
     return spark_task.taskAttemptId()
 
 
-def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    size = 0
-    for batch in rows:
-        size += batch.nbytes
-        if bytes_max and size > bytes_max:
-            raise ResultTooLargeError(bytes_max=bytes_max, hint=TOO_LARGE_HINT)
-        table = pa.Table.from_arrays(batch.columns, names=schema.names).cast(schema.remove_metadata())
-        yield from readable(table).to_batches()
+class _CheckedRows:
+    """The rows of a task, in the form of the result and within its bound."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) -> None:
+        self._rows = rows
+        self._schema = schema
+        self._bytes_max = bytes_max
+        #: Size of the batches that have come.
+        self.bytes = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows. Raises ResultTooLargeError."""
+        for batch in self._rows:
+            self.bytes += batch.nbytes
+            if self._bytes_max and self.bytes > self._bytes_max:
+                raise ResultTooLargeError(bytes_max=self._bytes_max, hint=TOO_LARGE_HINT)
+            table = pa.Table.from_arrays(batch.columns, names=self._schema.names)
+            yield from readable(table.cast(self._schema.remove_metadata())).to_batches()
 
 
 def described(frame: DataFrame) -> pa.Schema:

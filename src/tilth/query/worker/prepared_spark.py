@@ -97,6 +97,10 @@ class PreparedQuery:
         #: The instant of the whole query, where it was fixed before Spark ran it.
         self.now_us: int | None = None
         self.input_bytes = 0
+        #: Bytes of its rows when its cached plan ran last; None: not known.
+        self.answer_bytes: int | None = None
+        #: Handle of its plan, if that is cached.
+        self._handle: Any | None = None
 
     def guarded(self, act: Callable[[], T]) -> T:
         """Run it; raises Spark's errors as TilthErrors that point into the user's text."""
@@ -108,6 +112,11 @@ class PreparedQuery:
                 note_unanswered(damage)
                 raise damage from error
             raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
+
+    def note_answer(self, answer_bytes: int) -> None:
+        """Note how many bytes its rows had, for the next query by the same plan."""
+        if self._handle is not None:
+            self._cache.note_answer(self._key, self._handle, answer_bytes)
 
     def frame(self) -> DataFrame:
         """Analyze the query; nothing else has run yet."""
@@ -148,6 +157,7 @@ class PreparedQuery:
         handle = None if basis is None else retain_plan(frame)
         if basis is not None and handle is not None:
             self._cache.add_plan(self._key, resolved, basis, handle)
+            self._handle = handle
         return frame
 
     def _preparation(
@@ -175,12 +185,14 @@ class PreparedQuery:
         return PlanBasis(sources=sources, tasks=self._tasks, context=self._session.sparkContext)
 
     def _cached_frame(self, resolved: list[protocol.Resolved], basis: PlanBasis) -> DataFrame | None:
-        handle = self._cache.plan(self._key, resolved, basis)
-        frame = None if handle is None else open_plan(self._session, handle)
-        if handle is not None and frame is None:
+        cached = self._cache.plan(self._key, resolved, basis)
+        if cached is None:
+            return None
+        frame = open_plan(self._session, cached.handle)
+        if frame is None:
             self._cache.remove_plan(self._key)
-        if frame is not None:
-            self.input_bytes = basis.bytes
+            return None
+        self.input_bytes, self.answer_bytes, self._handle = basis.bytes, cached.answer_bytes, cached.handle
         return frame
 
     def _put_views(self, prepared: Preparation, sources: list[protocol.Source]) -> None:

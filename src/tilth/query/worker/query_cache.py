@@ -1,7 +1,7 @@
 """Cache of texts and plans of the queries that a worker has run, for the next query of the same text. Pure.
 
-Covers: texts that were parsed and checked, what they need of their tables, handles of plans; bounds, counters. Does not
-cover: making these (prepared_spark.py), what a handle is (plan_cache_spark.py).
+Covers: texts that were parsed and checked, what they need of their tables, handles of plans and bytes of their rows;
+bounds, counters. Does not cover: making these (prepared_spark.py), what a handle is (plan_cache_spark.py).
 Always holds: a cached value is used only where all that it depends on is the same: of a text the settings and the names
 and columns of its tables, of a plan also each snapshot down to its files, and the JVM. Nothing is cached of a query
 that failed. Rights, limits and leases are those of each query itself.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilth.base.metrics import counter, gauge
 from tilth.query.snapshots.predicates import Needs
@@ -110,10 +110,14 @@ class _CachedText:
 
 
 @dataclass(frozen=True, slots=True)
-class _CachedPlan:
+class CachedPlan:
+    """A plan, and what is known of its rows."""
+
     resolved: list[Resolved]
     basis: PlanBasis
     handle: Java
+    #: Bytes of the rows when the plan ran last, which has the same rows each time; None: it has not ended yet.
+    answer_bytes: int | None = None
 
 
 class QueryCache:
@@ -123,7 +127,7 @@ class QueryCache:
         self._lock = threading.Lock()
         #: The text used last is the last.
         self._texts: OrderedDict[QueryKey, _CachedText] = OrderedDict()
-        self._plans: OrderedDict[QueryKey, _CachedPlan] = OrderedDict()
+        self._plans: OrderedDict[QueryKey, CachedPlan] = OrderedDict()
         self._text_cost = 0
         self._files = 0
         self._reused_texts = self._prepared_texts = self._reused_plans = self._made_plans = 0
@@ -183,8 +187,8 @@ class QueryCache:
         while self._text_cost > TEXT_COST_MAX:
             self._text_cost -= self._texts.popitem(last=False)[1].cost
 
-    def plan(self, key: QueryKey, resolved: list[Resolved], basis: PlanBasis) -> Java | None:
-        """Return the handle of the plan with this basis; remove a plan with another basis."""
+    def plan(self, key: QueryKey, resolved: list[Resolved], basis: PlanBasis) -> CachedPlan | None:
+        """Return the plan with this basis; remove a plan with another basis."""
         with self._lock:
             cached = self._plans.get(key)
         is_same = cached is not None and cached.resolved == resolved and cached.basis.is_same(basis)
@@ -193,7 +197,7 @@ class QueryCache:
                 self._plans.move_to_end(key)
             elif cached is not None and self._plans.get(key) is cached:
                 self._remove_plan(key)
-        return cached.handle if cached is not None and is_same else None
+        return cached if is_same else None
 
     def note_plan(self, *, is_reused: bool) -> None:
         """Count a query by where its plan came from."""
@@ -211,10 +215,17 @@ class QueryCache:
             for other in [other for other, plan in self._plans.items() if plan.basis.context is not basis.context]:
                 # The plan was in a JVM that is gone.
                 self._remove_plan(other)
-            self._plans[key] = _CachedPlan(resolved, basis, handle)
+            self._plans[key] = CachedPlan(resolved, basis, handle)
             self._files += basis.files
             while len(self._plans) > PLANS_MAX or self._files > FILES_MAX:
                 self._remove_plan(next(iter(self._plans)))
+
+    def note_answer(self, key: QueryKey, handle: Java, answer_bytes: int) -> None:
+        """Note how many bytes the rows of a plan had, if it is still cached."""
+        with self._lock:
+            cached = self._plans.get(key)
+            if cached is not None and cached.handle is handle:
+                self._plans[key] = replace(cached, answer_bytes=answer_bytes)
 
     def remove_plan(self, key: QueryKey) -> None:
         """Remove a plan that cannot be used any more."""

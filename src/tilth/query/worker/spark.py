@@ -31,7 +31,7 @@ from tilth.model.task import Cost
 from tilth.model.types import quoted
 from tilth.query.errors import BadQueryError
 from tilth.query.language.spark_errors import from_spark, nested_too_deep
-from tilth.query.results.spark import ResultRoad, rows_of, to_stream
+from tilth.query.results.spark import QueryRows, ResultRoad, rows_of, to_stream
 from tilth.query.results.stored import StoredRows, pack_rows
 from tilth.query.snapshots import protocol
 from tilth.query.worker.changes_spark import changed_rows
@@ -135,12 +135,14 @@ class QueryRunner:
             open_folder=None if shares_disk else partial(self._calls.open_result, task.query_id),
         )
 
-        def run() -> pa.Table | StoredRows | None:
+        def run() -> QueryRows:
             frame = query.frame()
             with tracing.part("spark"):
-                return rows_of(frame, task, road)
+                return rows_of(frame, task, road, answer_bytes=query.answer_bytes)
 
-        rows = query.guarded(run)
+        answer = query.guarded(run)
+        query.note_answer(answer.bytes)
+        rows = answer.rows
         if isinstance(rows, StoredRows):
             payload, size = pack_rows(rows), sum(each.size for each in rows.files)
         else:

@@ -11,7 +11,7 @@ from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
 from tilth.query.snapshots.protocol import Resolved, Source
 from tilth.query.worker import query_cache
-from tilth.query.worker.query_cache import PlanBasis, Preparation, QueryCache, QueryKey, may_cache_plan
+from tilth.query.worker.query_cache import CachedPlan, PlanBasis, Preparation, QueryCache, QueryKey, may_cache_plan
 from tilth.query.worker.relations import Relations
 from tilth.storage import local_root
 from tilth.warehouse import PlanNode
@@ -82,7 +82,9 @@ def test_a_preparation_is_of_the_same_columns() -> None:
 def test_a_plan_is_of_the_same_files_tasks_and_jvm(other: PlanBasis) -> None:
     queries, handle = QueryCache(), object()
     queries.add_plan(key(), RESOLVED, basis(source("a")), handle)
-    assert queries.plan(key(), RESOLVED, basis(source("a"))) is handle
+    found = queries.plan(key(), RESOLVED, basis(source("a")))
+    assert found is not None
+    assert found.handle is handle
     assert queries.plan(key(), RESOLVED, other) is None
     # No query will have the former basis again.
     assert queries.stats().plans == 0
@@ -144,10 +146,32 @@ def test_the_plan_used_longest_ago_goes_first(monkeypatch: pytest.MonkeyPatch) -
     queries, same = QueryCache(), basis(source("a"))
     for text in "ab":
         queries.add_plan(key(text), RESOLVED, same, text)
-    assert queries.plan(key("a"), RESOLVED, same) == "a"
+    assert queries.plan(key("a"), RESOLVED, same) == CachedPlan(RESOLVED, same, "a")
     queries.add_plan(key("c"), RESOLVED, same, "c")
     assert queries.plan(key("b"), RESOLVED, same) is None
-    assert queries.plan(key("a"), RESOLVED, same) == "a"
+    assert queries.plan(key("a"), RESOLVED, same) == CachedPlan(RESOLVED, same, "a")
+
+
+def test_the_size_of_an_answer_is_that_of_its_plan() -> None:
+    queries, first, second = QueryCache(), object(), object()
+
+    def answer_bytes(*files: str) -> int | None:
+        found = queries.plan(key(), RESOLVED, basis(source(*files)))
+        assert found is not None
+        return found.answer_bytes
+
+    queries.note_answer(key(), first, 1)
+    queries.add_plan(key(), RESOLVED, basis(source("a")), first)
+    assert answer_bytes("a") is None
+    queries.note_answer(key(), first, 2)
+    queries.note_answer(key("another text"), first, 3)
+    assert answer_bytes("a") == 2
+    queries.add_plan(key(), RESOLVED, basis(source("a", "b")), second)
+    # A query that began before the change ends behind it.
+    queries.note_answer(key(), first, 4)
+    assert answer_bytes("a", "b") is None
+    queries.note_answer(key(), second, 5)
+    assert answer_bytes("a", "b") == 5
 
 
 def test_only_plans_over_plain_files_are_cached() -> None:
