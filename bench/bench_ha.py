@@ -68,6 +68,8 @@ def _idle(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
             less(f"idle_{tables}_tables_server_cpu", found.server_cpu, "cores"),
             less(f"idle_{tables}_tables_database_cpu", found.database_cpu, "cores"),
             less(f"idle_{tables}_tables_transactions_s", found.transactions_s, "1/s"),
+            less(f"idle_{tables}_tables_statements_s", sum(found.statements_s.values()), "1/s", 50),
+            less(f"idle_{tables}_tables_settled_s", found.settled_s, "s", 120),
             less(f"idle_{tables}_tables_rows_written_s", found.rows_written_s, "rows/s"),
             less(f"idle_{tables}_tables_memory_mb", found.memory_mb, "MiB"),
         ]

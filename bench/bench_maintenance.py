@@ -61,16 +61,21 @@ UNITS = {"idle_pass_10k_ms": "ms", "start_10k_s": "s", "key_range_7000_s": "s"}
 
 
 class MovedClock(SystemClock):
-    """The time of day stands still but for what it is moved by; durations are real."""
+    """The time of day stands still but for what it is moved by; durations are real, and what it is moved by on top."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = float(now_ms)
+        self._moved = 0.0
 
     def now_ms(self) -> int:
         return int(self._now_ms)
 
+    def monotonic(self) -> float:
+        return super().monotonic() + self._moved
+
     def advance(self, seconds: float) -> None:
         self._now_ms += seconds * 1000
+        self._moved += seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
