@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from tilth.catalog.kv.postgres_watch import PostgresWatch
     from tilth.catalog.kv.protocol import ALL_NEWS
     from tilth.catalog.kv.rocksdb import RocksKV, inspect_rocks
-    from tilth.catalog.parts.parts import Leftovers
+    from tilth.catalog.parts.parts import Leftovers, PartitionParts
     from tilth.catalog.parts.totals import NO_ROWS, TableTotals
     from tilth.catalog.parts.trash import TrashedPart
     from tilth.catalog.records.hybrid_clock import HybridClock

@@ -17,6 +17,7 @@ from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.registry import Registry
 from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.table.watch import TableWatch
+from tilth.maintenance.work.first_reads import FirstReads
 from tilth.model.server import COORDINATOR
 from tilth.model.txn import Txn, TxnState
 from tilth.storage import local_root
@@ -129,19 +130,29 @@ def test_only_tables_of_this_server_are_looked_after(servers: Servers) -> None:
         raise AssertionError
 
     decisions = DecisionLog(world.clock)
-    registry = Registry(world.catalog, {}, build, decisions, deque(), hosts=lambda uuid: uuid in hosted)
+    first_reads = FirstReads(world.catalog)
+    registry = Registry(
+        world.catalog, {}, build, decisions, deque(), first_reads=first_reads, hosts=lambda uuid: uuid in hosted
+    )
     with pytest.raises(AssertionError):
-        registry.refresh()
+        registry.refresh(world.clock.now_ms())
     assert made == [world.t]
     hosted.clear()
-    assert registry.refresh() == []
+    assert registry.refresh(world.clock.now_ms()) == []
     with pytest.raises(NotHostedError, match=rf"uuid={world.t}"):
         registry.get(world.t)
 
 
 def test_a_table_that_comes_back_while_its_former_ops_end_is_not_said_to_be_missing(servers: Servers) -> None:
     world = servers.worlds[0]
-    registry = Registry(world.catalog, {}, lambda watch: TableOps(watch, ()), DecisionLog(world.clock), deque())
+    registry = Registry(
+        world.catalog,
+        {},
+        lambda watch: TableOps(watch, ()),
+        DecisionLog(world.clock),
+        deque(),
+        first_reads=FirstReads(world.catalog),
+    )
     table = registry.get(world.t)
     registry.leave(table)
     with pytest.raises(RetryError, check=WithCode("TABLE_MOVING"), match="has not ended yet"):

@@ -24,7 +24,7 @@ from tilth.catalog.parts.totals import TableTotals, TotalsCache
 from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, table_of, unpack
-from tilth.catalog.records.nouns import TableVersion
+from tilth.catalog.records.nouns import PartitionRecord, TableVersion
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import visibility
 from tilth.catalog.rules.earlier_columns import columns_as_of
@@ -47,6 +47,16 @@ class Leftovers:
     deltas: frozenset[str]
     ended_deltas: frozenset[str]
     trash: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionParts:
+    """The visible parts of a partition."""
+
+    #: Number of parts where parts are limited.
+    counted: int
+    #: In the order of their names.
+    parts: tuple[Part, ...]
 
 
 class Parts:
@@ -79,6 +89,27 @@ class Parts:
             found[key] = known
         self._decoded = found
         return {uuid: version for _, uuid, version in found.values()}
+
+    def visible_of(self, tables: Sequence[str]) -> dict[str, dict[str, PartitionParts]]:
+        """Return the partitions of each of these tables, which stand close together in the catalog, with their visible
+        parts: a few reads, over the tables between them too.
+        """
+        wanted, first, last = frozenset(tables), min(tables), max(tables)
+        records: list[tuple[str, PartitionRecord]] = []
+        entries: dict[tuple[str, str], list[Entry]] = {}
+        with self._kv.view() as view:
+            for key, each in view.scan(span(Space.PARTITION, first)[0], span(Space.PARTITION, last)[1]):
+                if (table := table_of(key)) in wanted:
+                    records.append((table, codec.PARTITIONS.decode(key, each.value)))
+            for key, each in view.scan(span(Space.ENTRY, first)[0], span(Space.ENTRY, last)[1]):
+                if (table := table_of(key)) in wanted:
+                    entry = codec.ENTRIES.decode(key, each.value)
+                    entries.setdefault((table, entry.name.partition), []).append(entry)
+        found: dict[str, dict[str, PartitionParts]] = {table: {} for table in tables}
+        for table, record in records:
+            parts = tuple(visibility.visible(entries.get((table, record.partition), ())))
+            found[table][record.partition] = PartitionParts(counted=record.counted_parts, parts=parts)
+        return found
 
     def leftovers(self) -> Leftovers:
         """Return which tables have something that collecting may be about: a few reads, and one for each such table."""

@@ -146,7 +146,7 @@ class FlushPlanner(Planner[Flush]):
     def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         self._has_ended = False
         self._retry_ms = NEVER_MS
-        there = self.read(None)
+        there = PartsNow(parts=(), changes={}) if self._watch.has_no_segments else self.read(None)
         segments = [part for part in there.parts if part.is_segment]
         self._out = frozenset(str(part.name) for part in segments) & busy.damaged
         if self._out:

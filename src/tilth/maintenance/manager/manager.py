@@ -48,6 +48,7 @@ from tilth.maintenance.stats import ChoiceRow, MaintenanceNumbers, ManagerStatus
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.collection_holds import CollectionHolds
 from tilth.maintenance.work.context import ServerContext, TableContext
+from tilth.maintenance.work.first_reads import FirstReads
 from tilth.maintenance.work.noted_copies import NotedCopies
 from tilth.maintenance.work.op import Op
 from tilth.maintenance.work.procedure import NewRebaser, rebaser_of
@@ -150,9 +151,16 @@ class MaintenanceManager:
         self._feed = PartFeed(catalog)
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
         self._rewrite_slots = RewriteSlots(clock, slots=self._rewrites_max, running=self._runs.rewrites)
+        self._first_reads = FirstReads(self._catalog)
         self._context = self._new_context(root, stand_ins.new_rebaser)
         self._registry = Registry(
-            catalog, self._tables, stand_ins.build or self._build, self._decisions, self._woken, hosts=hosts
+            catalog,
+            self._tables,
+            stand_ins.build or self._build,
+            self._decisions,
+            self._woken,
+            first_reads=self._first_reads,
+            hosts=hosts,
         )
         self._poller = Poller(clock, settings.workload, self._tables.get, self._woken)
 
@@ -374,7 +382,7 @@ class MaintenanceManager:
                 self._refreshes_begun = number = self._refreshes_begun + 1
             self._refreshed_at = started
             try:
-                gone = self._registry.refresh()
+                gone = self._registry.refresh(self._clock.now_ms())
             except TilthError:
                 # Tables that were not read are still to be refreshed.
                 self._must_refresh = True
@@ -438,6 +446,7 @@ class MaintenanceManager:
         # After a start, older events miss in the statistics only: every table is polled anyway.
         if not is_all and not is_first:
             for table in self._registry.all():
+                table.watch.doubt_version()
                 table.notice_all()
                 self._poller.urge(table)
 
@@ -549,6 +558,7 @@ class MaintenanceManager:
             rewrite_slots=self._rewrite_slots,
             holds=CollectionHolds(self._clock, self._catalog),
             noted_copies=NotedCopies(self._clock, self._catalog),
+            first_reads=self._first_reads,
             new_rebaser=new_rebaser,
             refused=self._decisions.refused,
             table_count=self._tables.__len__,

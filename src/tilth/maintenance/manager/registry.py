@@ -19,6 +19,7 @@ from tilth.catalog import Catalog, Leftovers, NotHostedError, TableNotFoundError
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.table.watch import TableLeftovers, TableWatch
+from tilth.maintenance.work.first_reads import FirstReads
 from tilth.model.mutation import Mutation, MutationState
 from tilth.model.server import hosts_all
 from tilth.model.service import ALL_TABLES, Switch
@@ -39,6 +40,7 @@ class Registry:
         decisions: DecisionLog,
         woken: deque[str],
         *,
+        first_reads: FirstReads,
         hosts: Callable[[str], bool] = hosts_all,
     ) -> None:
         """`tables`: where they are kept, by uuid; `build` makes a table's ops; `woken`: each new table, and each in
@@ -49,6 +51,7 @@ class Registry:
         self._build = build
         self._decisions = decisions
         self._woken = woken
+        self._first_reads = first_reads
         self._hosts = hosts
         self._lock = threading.Lock()
         self._leaving: dict[str, TableOps] = {}
@@ -86,7 +89,7 @@ class Registry:
         self._refresh(table)
         return table
 
-    def refresh(self) -> list[TableOps]:
+    def refresh(self, now_ms: int) -> list[TableOps]:
         """Take in new tables, changes of known ones, their switches and mutations.
 
         Returns those that are gone, or another server's now: they leave with `leave`.
@@ -103,16 +106,20 @@ class Registry:
                 pending[entry.table].append(entry)
         with self._lock:
             gone = [table for uuid, table in self._tables.items() if uuid not in there]
-            has_new = any(uuid not in self._tables for uuid in there)
+            new = there.keys() - self._tables.keys()
         # Before the versions: a table whose version has counted something knows of it.
-        leftovers = self._catalog.parts.leftovers() if has_new else None
+        leftovers = self._catalog.parts.leftovers() if new else None
         versions = self._catalog.parts.versions()
         for uuid, definition in there.items():
-            self._set_version(uuid, versions.get(uuid, _UNUSED))
-            table = self._known(uuid, definition, versions.get(uuid, _UNUSED), leftovers)
+            version = versions.get(uuid, _UNUSED)
+            self._set_version(uuid, version, read_ms=now_ms)
+            table = self._known(uuid, definition, version, leftovers, read_ms=now_ms)
             if table is not None:
                 table.watch.set_switches([*switches[ALL_TABLES], *switches[uuid]])
                 _set_mutations(table, pending[uuid])
+        if new:
+            found = (self._tables.get(uuid) for uuid in new)
+            self._first_reads.announce((each.watch for each in found if each is not None), among=versions)
         return gone
 
     def refresh_one(self, uuid: str) -> TableOps | None:
@@ -129,6 +136,7 @@ class Registry:
 
     def leave(self, table: TableOps) -> None:
         """Stop polling the table, and cancel its ops."""
+        self._first_reads.forget(table.watch.uuid)
         with self._lock:
             self._tables.pop(table.watch.uuid, None)
             self._leaving[table.watch.uuid] = table
@@ -144,20 +152,26 @@ class Registry:
         with self._lock:
             self._leaving.pop(uuid, None)
 
-    def _set_version(self, uuid: str, version: TableVersion) -> None:
+    def _set_version(self, uuid: str, version: TableVersion, *, read_ms: int) -> None:
         """Note the version of a known table; where it has changed and no event says why, everything is refreshed."""
         known = self._tables.get(uuid)
-        if known is not None and known.watch.set_version(version):
+        if known is not None and known.watch.set_version(version, read_ms=read_ms):
             known.notice_all()
 
     def _known(
-        self, uuid: str, definition: TableDef, version: TableVersion, leftovers: Leftovers | None = None
+        self,
+        uuid: str,
+        definition: TableDef,
+        version: TableVersion,
+        leftovers: Leftovers | None = None,
+        *,
+        read_ms: int = 0,
     ) -> TableOps | None:
         """Return the table, its definition up to date; none while it is leaving or cannot be registered."""
         known = self._tables.get(uuid)
         try:
             if known is None:
-                return self._add(definition, version, leftovers)
+                return self._add(definition, version, leftovers, read_ms=read_ms)
             if known.watch.definition is not definition and known.watch.definition != definition:
                 known.watch.redefine(definition)
                 known.notice_all()
@@ -167,12 +181,14 @@ class Registry:
             return None
         return known
 
-    def _add(self, definition: TableDef, version: TableVersion, leftovers: Leftovers | None = None) -> TableOps | None:
+    def _add(
+        self, definition: TableDef, version: TableVersion, leftovers: Leftovers | None = None, *, read_ms: int = 0
+    ) -> TableOps | None:
         """Make a table without the lock; of two threads that make one the first wins. None while it is leaving."""
         with self._lock:
             if definition.uuid in self._leaving:
                 return None
-        watch = TableWatch(definition, version=version)
+        watch = TableWatch(definition, version=version, read_ms=read_ms)
         if leftovers is not None:
             watch.leftovers = TableLeftovers(
                 has_deltas=definition.uuid in leftovers.deltas,

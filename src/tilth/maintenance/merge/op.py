@@ -13,6 +13,7 @@ from math import inf
 
 from tilth.base.retry import Retry
 from tilth.base.units import show_bytes
+from tilth.catalog import PartitionParts
 from tilth.maintenance.kinds import OpKind, OpStats, Refused
 from tilth.maintenance.merge.choice import MergeChoice
 from tilth.maintenance.merge.policy.candidates import Effort, MergeRefusal, MergeSelection, MergeSpec
@@ -23,7 +24,7 @@ from tilth.maintenance.one_part.task_spark import MergeFacts
 from tilth.maintenance.state import NEVER_MS, ServiceWork, newest, rule_of
 from tilth.maintenance.table.partition_counts import PartitionStats, Rotation, with_partitions
 from tilth.maintenance.table.settings import PartitionStrategy
-from tilth.maintenance.table.sources import ChangesOf, changes_of, parts_by_partition, parts_now, read_bytes
+from tilth.maintenance.table.sources import ChangesOf, PartsNow, changes_of, parts_by_partition, parts_now, read_bytes
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
 from tilth.maintenance.work.part_work import PartWorkOp
@@ -90,6 +91,7 @@ class MergePlanner(Planner[Merge]):
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
         server = context.server
         self._catalog = server.catalog
+        self._first_reads = server.first_reads
         self._rng = server.rng
         self._workers = server.workers
         self._rewrite_slots = server.rewrite_slots
@@ -182,7 +184,8 @@ class MergePlanner(Planner[Merge]):
         settings = self._watch.settings.merge_partitions
         with self._watch.lock:
             stats = dict(self._watch.stats)
-        counts = self._catalog.parts.counts(self._watch.uuid)
+        first = self._first_reads.take(self._watch)
+        counts = self._catalog.parts.counts(self._watch.uuid) if first is None else _counts(first)
         everything = list(counts)
         if settings.strategy is PartitionStrategy.PARTS:
             stats = self._choice.with_counts(stats, counts)
@@ -205,7 +208,7 @@ class MergePlanner(Planner[Merge]):
         ripe = [name for name, ripe_ms in self._ripe_ms.items() if ripe_ms <= now_ms and name in others]
         chosen = with_partitions(chosen, ripe[: max(1, settings.number)], "its parts are old enough by now")
         self._seen.update(chosen.partitions)
-        parts, changes, expired = self._read(chosen.partitions, now_ms)
+        parts, changes, expired = self._read(chosen.partitions, first, now_ms)
         self._rewrites_ms = {name: due_ms for name, due_ms in self._rewrites_ms.items() if name in counts}
         found = self._choice.select(parts, changes, being_merged=busy.all, effort=Effort.NORMAL, now_ms=now_ms)
         selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
@@ -328,13 +331,16 @@ class MergePlanner(Planner[Merge]):
         return submittable(workers=self._workers(), pending=0, running=snapshot.running, settings=settings)
 
     def _read(
-        self, partitions: Sequence[str], now_ms: int
+        self, partitions: Sequence[str], first: Mapping[str, PartitionParts] | None, now_ms: int
     ) -> tuple[list[Part], dict[str, tuple[Delta, ...]], list[MergeRefusal]]:
         """Read the parts of partitions that do not expire, and their deltas, in one read of the catalog."""
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[MergeRefusal] = []
-        there = parts_by_partition(self._catalog, self._watch.uuid, partitions, parts_max=PARTS_MAX)
+        if first is None:
+            there = parts_by_partition(self._catalog, self._watch.uuid, partitions, parts_max=PARTS_MAX)
+        else:
+            there = {name: PartsNow(parts=first[name].parts, changes={}) for name in partitions}
         for partition, members in there.items():
             self._watch.damaged.keep(partition, {str(part.name) for part in members.parts})
             self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
@@ -386,6 +392,10 @@ class MergePlanner(Planner[Merge]):
         known, examined = counts.keys(), set(partitions)
         self.failures.keep(lambda name, _: name in known and (name not in examined or name in wanted))
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
+
+
+def _counts(partitions: Mapping[str, PartitionParts]) -> dict[str, int]:
+    return {name: each.counted for name, each in partitions.items()}
 
 
 class MergeProcedure(OnePartProcedure[Merge]):

@@ -25,6 +25,8 @@ from tilth.model.part import PartEvent, parse_part_name
 from tilth.model.service import ServiceKind, Switch, switches_in_force
 from tilth.model.table import TableDef, full_name
 
+#: Events of so long before a version was read are in it.
+LATE_MS = 10_000
 #: Version of a table without commits.
 _UNUSED = TableVersion()
 _NAMES = frozenset(setting.name for setting in TABLE_SETTINGS.all)
@@ -54,7 +56,8 @@ class TableWatch:
     """The shared memory of one table's ops. Hold `lock` for all but `definition`, `settings`, `uuid`, `reserved`,
     `damaged`, `mutations`, `version` and `leftovers`."""
 
-    def __init__(self, definition: TableDef, *, version: TableVersion = _UNUSED) -> None:
+    def __init__(self, definition: TableDef, *, version: TableVersion = _UNUSED, read_ms: int = 0) -> None:
+        """`version`, as it was read at `read_ms`; 0: not known."""
         self.uuid = definition.uuid
         self.definition = definition
         self.settings = settings_of_table(definition)
@@ -73,6 +76,8 @@ class TableWatch:
         self.woken: Callable[[str], None] | None = None
         #: Version of the table when the versions of all tables were read last.
         self.version = version
+        #: Time of that reading; 0: something was reported since, or the version is not known.
+        self._current_ms = read_ms
         #: None: not known, so that each op reads what it needs to know.
         self.leftovers: TableLeftovers | None = None
         #: Number of explanations of changes: up to now, up to the last reading of versions, and up to the reading
@@ -118,14 +123,30 @@ class TableWatch:
         self.is_woken = True
         return True
 
-    def set_version(self, version: TableVersion) -> bool:
-        """Note the version as it was read now; True if it has changed before the last reading, and the part log has
-        reported nothing of the table since then: an event may have been missed.
+    def set_version(self, version: TableVersion, *, read_ms: int) -> bool:
+        """Note the version as it was read at that time; True if it has changed before the last reading, and the part
+        log has reported nothing of the table since then: an event may have been missed.
         """
         is_missed = self._unexplained_at == self._explanations
         self._unexplained_at = None if version is self.version or version == self.version else self._explanations_read
         self._explanations_read, self.version = self._explanations, version
+        self._current_ms = read_ms
         return is_missed
+
+    @property
+    def explanations(self) -> int:
+        """Number of changes of the table that were reported or made by its own work."""
+        return self._explanations
+
+    @property
+    def has_no_segments(self) -> bool:
+        """True if the table had no row segments when its version was read, and nothing has been reported since."""
+        return self._current_ms > 0 and not self.version.segments
+
+    def doubt_version(self) -> None:
+        """Note that changes of the table may not have been reported."""
+        self._current_ms = 0
+        self.explain_change()
 
     def explain_change(self) -> None:
         """Note that a change of the version is known otherwise: reported, or made by the table's own work."""
@@ -155,6 +176,9 @@ class TableWatch:
         """Count an event of the part log; return the partition it is about."""
         partition = parse_part_name(event.part).partition
         self.explain_change()
+        # Clocks of servers differ a little, and commits land a little after their time.
+        if event.at_ms > self._current_ms - LATE_MS:
+            self._current_ms = 0
         with self.lock:
             known = self.stats.get(partition, PartitionStats(partition=partition))
             self.stats[partition] = _counted(known, event)

@@ -15,6 +15,7 @@ from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.collection_holds import CollectionHolds
+from tilth.maintenance.work.first_reads import FirstReads
 from tilth.maintenance.work.noted_copies import NotedCopies
 from tilth.maintenance.work.procedure import NewRebaser
 from tilth.maintenance.work.slots import RewriteSlots
@@ -38,6 +39,7 @@ class ServerContext:
     rewrite_slots: RewriteSlots
     holds: CollectionHolds
     noted_copies: NotedCopies
+    first_reads: FirstReads
     #: Makes what rebases changes of parts that are made anew meanwhile.
     new_rebaser: NewRebaser
     #: Takes an op's name, its table and the reason why something is left alone.

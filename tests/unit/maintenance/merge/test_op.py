@@ -338,11 +338,13 @@ def test_a_table_that_cannot_be_looked_at_stops_no_other(
     world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, broken = world.table("u"), [True]
+    # From now on each table reads its own parts.
+    world.work()
     monkeypatch.setattr(world.catalog.parts, "snapshot", broken_for(world, world.t, lambda: bool(broken)))
     for table in (world.t, other):
         for _ in range(10):
             world.insert("a", table=table)
-    assert world.work() >= 1
+    assert world.work(1) >= 1
     assert world.visible_count(other) == 1
     assert world.visible_count() == 10
     service = world.service(ServiceKind.MERGE)
@@ -364,8 +366,10 @@ def test_a_table_that_cannot_be_looked_at_stops_no_other(
 def test_parts_are_given_back_when_a_merge_cannot_be_prepared(
     world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    world.work()
     for _ in range(10):
         world.insert("a")
+    world.clock.advance(1)
     looks = [False, True]
     real = broken_for(world, world.t, lambda: bool(looks) and looks.pop(0))
     monkeypatch.setattr(world.catalog.parts, "snapshot", real)
