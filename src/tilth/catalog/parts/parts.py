@@ -55,7 +55,7 @@ class PartitionParts:
 
     #: Number of parts where parts are limited.
     counted: int
-    #: In the order of their names.
+    #: The parts in the order of their names.
     parts: tuple[Part, ...]
 
 

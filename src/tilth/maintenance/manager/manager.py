@@ -151,17 +151,8 @@ class MaintenanceManager:
         self._feed = PartFeed(catalog)
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
         self._rewrite_slots = RewriteSlots(clock, slots=self._rewrites_max, running=self._runs.rewrites)
-        self._first_reads = FirstReads(self._catalog)
         self._context = self._new_context(root, stand_ins.new_rebaser)
-        self._registry = Registry(
-            catalog,
-            self._tables,
-            stand_ins.build or self._build,
-            self._decisions,
-            self._woken,
-            first_reads=self._first_reads,
-            hosts=hosts,
-        )
+        self._registry = self._new_registry(stand_ins.build or self._build)
         self._poller = Poller(clock, settings.workload, self._tables.get, self._woken)
 
     def start(self) -> None:
@@ -558,12 +549,23 @@ class MaintenanceManager:
             rewrite_slots=self._rewrite_slots,
             holds=CollectionHolds(self._clock, self._catalog),
             noted_copies=NotedCopies(self._clock, self._catalog),
-            first_reads=self._first_reads,
+            first_reads=FirstReads(self._catalog),
             new_rebaser=new_rebaser,
             refused=self._decisions.refused,
             table_count=self._tables.__len__,
             workers=self._workers,
             used_percent=self._used_under_pressure,
+        )
+
+    def _new_registry(self, build: Callable[[TableWatch], TableOps]) -> Registry:
+        return Registry(
+            self._catalog,
+            self._tables,
+            build,
+            self._decisions,
+            self._woken,
+            first_reads=self._context.first_reads,
+            hosts=self._hosts,
         )
 
     def _build(self, watch: TableWatch) -> TableOps:
