@@ -25,12 +25,15 @@ CATALOG: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="expired-leases-hold-collecting",
-        breaks="a reader that died holds up collecting for two hours",
+        name="expired-leases-hold-changes",
+        breaks="changes that nobody has retained since a reader's lease ended count as held by it",
         path="src/tilth/catalog/services/readers.py",
         old="each for each in leases if not _is_over(each, now_ms) and bool(each.name) is is_named",
         new="each for each in leases if bool(each.name) is is_named",
-        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+        tests=(
+            "tests/unit/catalog/services/test_leases.py::test_readers_hold_the_past",
+            "tests/unit/query/snapshots/test_feeds.py::test_without_history_only_what_a_reader_holds_is_read",
+        ),
     ),
     Mutant(
         name="lease-written-over",

@@ -152,6 +152,14 @@ MAINTENANCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="expired-leases-hold-collecting",
+        breaks="a reader that died holds up collecting for two hours",
+        path="src/tilth/maintenance/work/collection_holds.py",
+        old="            if each.expires_ms > now_ms:\n",
+        new="            if each.expires_ms:\n",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+    ),
+    Mutant(
         name="expired-leases-hold-files",
         breaks="a reader that died holds its files for ever",
         path="src/tilth/maintenance/gc/round.py",
