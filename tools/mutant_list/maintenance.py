@@ -160,6 +160,27 @@ MAINTENANCE: tuple[Mutant, ...] = (
         tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
     ),
     Mutant(
+        name="holds-judged-by-a-later-time",
+        breaks="what ends while the holds are read is collected from a reader that began meanwhile",
+        path="src/tilth/maintenance/work/collection_holds.py",
+        old="return HoldsSeen(now_ms=now_ms, ",
+        new="return HoldsSeen(now_ms=self._clock.now_ms(), ",
+        tests=(
+            "tests/unit/maintenance/work/test_collection_holds.py::test_a_slow_reading_is_judged_by_the_time_before_it",
+        ),
+    ),
+    Mutant(
+        name="holds-of-long-ago",
+        breaks="holds of readers and transactions are read once, and collecting goes by them for good",
+        path="src/tilth/maintenance/work/collection_holds.py",
+        old="if self._seen is None or not 0 <= now - self._seen[0] < FRESH_SECONDS:",
+        new="if self._seen is None:",
+        tests=(
+            "tests/unit/maintenance/work/test_collection_holds.py::"
+            "test_who_comes_later_is_seen_by_the_next_reading_and_a_command_reads_at_once",
+        ),
+    ),
+    Mutant(
         name="expired-leases-hold-files",
         breaks="a reader that died holds its files for ever",
         path="src/tilth/maintenance/gc/round.py",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.catalog_world import World
 from tests.counted_kv import CountedKV
 from tilth.maintenance.work.collection_holds import FRESH_SECONDS, CollectionHolds
+from tilth.model.lease import ReaderLease
 
 
 def test_one_reading_serves_all_for_a_moment_and_is_judged_by_its_own_time() -> None:
@@ -37,3 +40,20 @@ def test_who_comes_later_is_seen_by_the_next_reading_and_a_command_reads_at_once
     # Leases end by themselves.
     world.clock.advance(61)
     assert holds.lately().oldest_reader(world.t) is None
+
+
+def test_a_slow_reading_is_judged_by_the_time_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever begins in the middle of it is not seen, and needs what ends after that time."""
+    world = World()
+    readers, began_ms = world.catalog.readers, world.clock.now_ms()
+    read = readers.list
+
+    def slow() -> list[ReaderLease]:
+        found = read()
+        readers.open(world.t, 7, "r", 60_000)
+        world.clock.advance(5)
+        return found
+
+    monkeypatch.setattr(readers, "list", slow)
+    seen = CollectionHolds(world.clock, world.catalog).now()
+    assert (seen.now_ms, seen.oldest_reader(world.t)) == (began_ms, None)
