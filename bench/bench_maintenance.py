@@ -141,7 +141,12 @@ def _build(folder: str, *, tables: int) -> float:
     columns = tuple(Column(id=number, name=f"c{number}", type=Simple(Kind.INT64)) for number in range(1, 11))
     for number in range(tables):
         definition = TableDef(
-            uuid=random_id(), database="default", name=f"t{number:05d}", schema=Schema(columns=columns)
+            uuid=random_id(),
+            database="default",
+            name=f"t{number:05d}",
+            schema=Schema(columns=columns),
+            # So that no table is due to be scrubbed.
+            created_ms=clock.now_ms(),
         )
         table = catalog.tables.create(definition).uuid
         txn = catalog.transactions.open("insert")
