@@ -145,7 +145,7 @@ def _build(folder: str, *, tables: int) -> float:
             database="default",
             name=f"t{number:05d}",
             schema=Schema(columns=columns),
-            # So that no table is due to be scrubbed.
+            # Without it, tables are due to be scrubbed, which no worker does here.
             created_ms=clock.now_ms(),
         )
         table = catalog.tables.create(definition).uuid
