@@ -26,6 +26,7 @@ from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.damage.book import DamageBook
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.noted_copies import NotedCopies
+from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile, FileCopies, Part, WrittenPart
 from tilth.model.storage import Storage
 from tilth.model.table import TableDef
@@ -310,3 +311,42 @@ def test_files_are_read_in_runs_of_bounded_size() -> None:
     files = [DataFile(name=str(size), size=size, checksum=0) for size in (5, 5, 1, 20, 1, 1)]
     runs = batches(files, bytes_max=10, files_max=2)
     assert [[file.size for file in run] for run in runs] == [[5, 5], [1, 20], [1, 1]]
+
+
+def test_tables_without_notes_share_one_reading_and_a_note_is_found_within_the_interval(
+    world: CopiesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = world.add(1)
+    routines = [ReplicateRoutine(world.copies) for _ in range(5)]
+
+    def poll() -> list[bool]:
+        now_ms = world.clock.now_ms()
+        for each in routines:
+            each.poll(now_ms)
+        return [each.due_ms() <= now_ms for each in routines]
+
+    poll()
+    for each in routines:
+        each.run()
+    poll()
+    read: list[str] = []
+    lacking, notes = world.catalog.copies.lacking, world.catalog.copies.of
+
+    def counted_lacking(limit: int) -> list[tuple[str, int]]:
+        read.append("all")
+        return lacking(limit)
+
+    def counted_notes(table: str, *, replica: int | None = None, limit: int | None = None) -> list[CopyNote]:
+        read.append("one")
+        return notes(table, replica=replica, limit=limit)
+
+    monkeypatch.setattr(world.catalog.copies, "lacking", counted_lacking)
+    monkeypatch.setattr(world.catalog.copies, "of", counted_notes)
+    world.clock.advance(REFRESH_MS / 1000)
+    assert poll() == [False] * 5
+    assert read == ["all"]
+    world.catalog.copies.note([world.copies.note(part.file, 1, "somebody found it missing")])
+    world.clock.advance(REFRESH_MS / 1000)
+    assert poll() == [True] * 5
+    # Now each reads the notes of its replicas.
+    assert read == ["all"] * 2 + ["one"] * 15
