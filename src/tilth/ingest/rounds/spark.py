@@ -56,7 +56,7 @@ from tilth.ingest.views.plans import SqlPlan
 from tilth.ingest.views.probe import Probes, probes_of
 from tilth.ingest.views.views import spark_ddl
 from tilth.model.types import quoted
-from tilth.warehouse import Send, mapped_beside, run_tasks
+from tilth.warehouse import Send, mapped_beside, run_in_tasks, run_tasks
 
 #: The node by which Spark's plans read what our tasks give.
 _LEAF = "MapInArrow"
@@ -317,12 +317,11 @@ def _splits(session: SparkSession, job: RoundJob) -> DataFrame:
 def _by_split(session: SparkSession, job: RoundJob, run: Callable[[int, int], RoundFacts]) -> list[RoundFacts]:
     """Call `run` for each split in a task of its own; return the results in the order of the splits."""
 
-    def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[tuple[int, RoundFacts]]:
+    def call(*, task: int, attempt: int) -> RoundFacts:
         with _disk_errors():
-            return [(split, run(split, attempt)) for split in _numbers_in(rows)]
+            return run(task, attempt)
 
-    found = run_tasks(_splits(session, job), call, list[tuple[int, RoundFacts]])
-    return [facts for _, facts in sorted((each for answer in found for each in answer), key=lambda pair: pair[0])]
+    return run_in_tasks(session, call, RoundFacts, tasks=len(job.splits))
 
 
 def _view_of(session: SparkSession, job: RoundJob, plan: SqlPlan, rows: DataFrame) -> DataFrame:

@@ -11,22 +11,33 @@ Tests: tests/integration/warehouse/test_tasks_on_spark.py.
 
 from __future__ import annotations
 
+import struct
 import traceback
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from tilth.base.errors import TilthError
+from tilth.base.java_class import compiled_once
 from tilth.model.answer import pack, unpack
 from tilth.warehouse.errors import TaskFailedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _ANSWER = "answer binary"
+#: Length before each answer of a job.
+_LENGTH = struct.Struct(">i")
+#: Additional environment of the Python workers of Spark SQL. With another one, workers would be processes of their own.
+_SQL_ENVIRONMENT = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
+#: Environment and include paths of Python workers by context, and the same as collections of the JVM.
+_known: WeakKeyDictionary[SparkContext, tuple[tuple[dict[str, str], list[str]], tuple[Any, Any]]] = WeakKeyDictionary()
 #: Time that a warming task holds its Python worker, so that the others get workers of their own.
 _WARM_SECONDS = 0.3
 
@@ -54,10 +65,17 @@ def run_tasks(frame: DataFrame, function: OverRows[T], answer: type[T]) -> list[
     is_plain = len(set(names)) == len(names) and all(map(str.isidentifier, names))
     # PySpark would read a dot in a column's name as access to a field, and accepts no name twice.
     numbered = frame if is_plain else frame.toDF(*map(str, range(len(names))))
+    rows = numbered.mapInArrow(_answering(function, names), _ANSWER).collect()
+    return [unpack(bytes(row["answer"]), answer, task=task) for task, row in enumerate(rows)]
+
+
+def _answering(
+    function: OverRows[T], names: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function of batches with columns of these names that gives the packed answer, or error, as one row."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
-        from pyspark import TaskContext
 
         is_waiting = False
 
@@ -70,20 +88,26 @@ def run_tasks(frame: DataFrame, function: OverRows[T], answer: type[T]) -> list[
                 is_waiting = True
             is_waiting = False
 
-        spark_task = TaskContext.get()
-        assert spark_task is not None
-        try:
-            packed = pack(function(rows(), task=spark_task.partitionId(), attempt=spark_task.attemptNumber()))
-        except Exception as error:
-            if is_waiting:
-                # Whatever makes the rows has failed, and Spark says why.
-                raise
-            # The error travels as a row: it keeps its type and its facts; Spark would make text of it.
-            packed = pack(error if isinstance(error, TilthError) else _failed(error))
+        # Whatever makes the rows may fail, and Spark says why.
+        packed = _packed(partial(function, rows()), is_ours=lambda: not is_waiting)
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([packed], pyarrow.binary())], names=["answer"])
 
-    rows = numbered.mapInArrow(call, _ANSWER).collect()
-    return [unpack(bytes(row["answer"]), answer, task=task) for task, row in enumerate(rows)]
+    return call
+
+
+def _packed(function: InTask[object], *, is_ours: Callable[[], bool] = lambda: True) -> bytes:
+    """Call the function in a task; return its packed answer, or error, unless the error is not ours."""
+    from pyspark import TaskContext
+
+    spark_task = TaskContext.get()
+    assert spark_task is not None
+    try:
+        return pack(function(task=spark_task.partitionId(), attempt=spark_task.attemptNumber()))
+    except Exception as error:
+        if not is_ours():
+            raise
+        # The error travels as an answer: it keeps its type and its facts; Spark would make text of it.
+        return pack(error if isinstance(error, TilthError) else _failed(error))
 
 
 def _failed(error: Exception) -> TaskFailedError:
@@ -102,29 +126,70 @@ def run_in_tasks(session: SparkSession, function: InTask[T], answer: type[T], *,
     `run_tasks`, when all tasks have ended.
     """
 
-    def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> T:
-        for _ in rows:
+    def call(_: int, elements: Iterator[object]) -> Iterator[bytes]:
+        # Spark uses a Python worker again only where its input was read to the end.
+        for _ in elements:
             pass
-        return function(task=task, attempt=attempt)
+        yield _packed(function)
 
-    return run_tasks(session.range(0, tasks, 1, tasks), call, answer)
+    assert __package__ is not None
+    job = compiled_once(session, __package__, "TaskJob")
+    answers = job.run(session.sparkContext._jsc, tasks, _python_function(session.sparkContext, call))
+    return [unpack(each, answer, task=task) for task, each in enumerate(_pieces(bytes(answers)))]
+
+
+def _pieces(answers: bytes) -> Iterator[bytes]:
+    """Yield what TaskJob.java has put together."""
+    at = 0
+    while at < len(answers):
+        (size,) = _LENGTH.unpack_from(answers, at)
+        at += _LENGTH.size + size
+        yield answers[at - size : at]
+
+
+# Any: handles of py4j have no types.
+def _python_function(context: SparkContext, function: Callable[..., Any]) -> Any:
+    """Return the function of a partition's number and elements as the JVM runs it in tasks; PySpark makes the same."""
+    from pyspark.core.rdd import _prepare_for_python_RDD
+    from pyspark.serializers import NoOpSerializer
+
+    command = (function, None, NoOpSerializer(), NoOpSerializer())
+    pickled, broadcasts, environment, includes = _prepare_for_python_RDD(context, command)
+    environment, includes = _surroundings(context, environment, includes)
+    return context._jvm.SimplePythonFunction(  # type: ignore[union-attr]  # there is one
+        bytearray(pickled),
+        environment,
+        includes,
+        context.pythonExec,
+        context.pythonVer,
+        broadcasts,
+        context._javaAccumulator,
+    )
+
+
+def _surroundings(context: SparkContext, environment: dict[str, str], includes: list[str]) -> tuple[Any, Any]:
+    """Return both as collections of the JVM, which take a call for each element to make."""
+    known = _known.get(context)
+    if known is None or known[0] != (environment, includes):
+        in_jvm = context._jvm.java.util  # type: ignore[union-attr]  # there is one
+        made = (in_jvm.HashMap(environment | _SQL_ENVIRONMENT), in_jvm.ArrayList(includes))
+        known = _known[context] = ((dict(environment), list(includes)), made)
+    return known[1]
 
 
 def warm(session: SparkSession, *, tasks: int) -> int:
     """Start Python workers and import what tasks need; return how many processes there are."""
 
-    def hold(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
+    def hold(*, task: int, attempt: int) -> int:
         import gc
         import os
         import threading
 
         import confluent_kafka  # noqa: F401
 
-        for _ in rows:
-            pass
         # The worker collects garbage after each task; modules are none.
         gc.freeze()
         threading.Event().wait(_WARM_SECONDS)
         return os.getpid()
 
-    return len(set(run_tasks(session.range(0, tasks, 1, tasks), hold, int)))
+    return len(set(run_in_tasks(session, hold, int, tasks=tasks)))
