@@ -128,7 +128,7 @@ def run_in_tasks(session: SparkSession, function: InTask[T], answer: type[T], *,
 
     def call(_: int, elements: Iterator[object]) -> Iterator[bytes]:
         # Spark uses a Python worker again only where its input was read to the end.
-        for _ in elements:
+        for _element in elements:
             pass
         yield _packed(function)
 
