@@ -277,11 +277,19 @@ OTHERS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="failed-client-retained",
+        breaks="a client of brokers that lost them all is used again",
+        path="src/tilth/ingest/service/service.py",
+        old="            self._close_broker()\n            self._reporter.record_failure(error)\n",
+        new="            self._reporter.record_failure(error)\n",
+        tests=("tests/unit/ingest/service/test_service.py::test_a_client_that_failed_is_replaced_at_the_next_poll",),
+    ),
+    Mutant(
         name="answers-of-cut-off-rows",
         breaks="a task whose rows broke off answers as if they had ended there",
         path="src/tilth/warehouse/session/spark.py",
-        old="            if is_waiting:\n",
-        new="            if False:\n",
+        old="        if not is_ours():\n",
+        new="        if False:\n",
         tests=("tests/unit/warehouse/session/test_spark.py::test_what_fails_before_the_function_is_for_spark_to_tell",),
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tilth.base.errors import CorruptError, ErrorKind
 from tilth.base.mailbox import new_mailbox
 from tilth.model.answer import error_in, pack
-from tilth.warehouse import OverRows, Send, TaskFailedError, WorkerSession, mapped_beside, run_tasks
+from tilth.warehouse import OverRows, Send, TaskFailedError, WorkerSession, mapped_beside, run_in_tasks, run_tasks
 
 pytestmark = pytest.mark.integration
 
@@ -72,6 +74,51 @@ def test_errors_of_the_function_come_back(session: SparkSession, kind: type[Exce
         assert (error.kind, error.facts, error.hint) == (ErrorKind.CORRUPT, {"file": "f"}, "look")
     else:
         assert "ValueError: no luck" in str(error)
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_tasks_without_rows_answer_in_their_order(session: SparkSession, tasks: int) -> None:
+    large = b"\0\xff" * 500_000
+
+    def answer(*, task: int, attempt: int) -> tuple[int, int, bytes]:
+        return task, attempt, large * task
+
+    found = run_in_tasks(session, answer, tuple[int, int, bytes], tasks=tasks)
+    assert found == [(task, 0, large * task) for task in range(tasks)]
+
+
+@pytest.mark.parametrize("kind", [CorruptError, ValueError])
+def test_errors_of_a_task_without_rows_come_back(session: SparkSession, kind: type[Exception]) -> None:
+    def fail(*, task: int, attempt: int) -> None:
+        if task == 1:
+            raise CorruptError("damaged", file="f") if kind is CorruptError else ValueError("no luck")
+
+    with pytest.raises(CorruptError if kind is CorruptError else TaskFailedError, match=r"damaged|no luck"):
+        run_in_tasks(session, fail, type(None), tasks=2)
+
+
+def test_a_python_worker_that_dies_is_an_error_and_the_next_job_has_another(session: SparkSession) -> None:
+    def die(*, task: int, attempt: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    with pytest.raises((PySparkException, Py4JError), match="Python worker exited unexpectedly"):
+        run_in_tasks(session, die, int, tasks=1)
+    assert run_in_tasks(session, lambda *, task, attempt: task, int, tasks=2) == [0, 1]
+
+
+def test_tasks_with_and_without_rows_have_the_same_python_workers(session: SparkSession) -> None:
+    def without(*, task: int, attempt: int) -> int:
+        return os.getpid()
+
+    def over(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
+        for _ in rows:
+            pass
+        return os.getpid()
+
+    [process] = run_in_tasks(session, without, int, tasks=1)
+    assert run_in_tasks(session, without, int, tasks=1) == [process]
+    assert run_tasks(session.range(0, 1, 1, 1), over, int) == [process]
 
 
 def broken_by_sql(session: SparkSession) -> DataFrame:

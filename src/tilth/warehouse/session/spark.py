@@ -155,7 +155,7 @@ def _python_function(context: SparkContext, function: Callable[..., Any]) -> Any
 
     command = (function, None, NoOpSerializer(), NoOpSerializer())
     pickled, broadcasts, environment, includes = _prepare_for_python_RDD(context, command)
-    environment, includes = _surroundings(context, environment, includes)
+    environment, includes = _in_jvm(context, environment, includes)
     return context._jvm.SimplePythonFunction(  # type: ignore[union-attr]  # there is one
         bytearray(pickled),
         environment,
@@ -167,7 +167,7 @@ def _python_function(context: SparkContext, function: Callable[..., Any]) -> Any
     )
 
 
-def _surroundings(context: SparkContext, environment: dict[str, str], includes: list[str]) -> tuple[Any, Any]:
+def _in_jvm(context: SparkContext, environment: dict[str, str], includes: list[str]) -> tuple[Any, Any]:
     """Return both as collections of the JVM, which take a call for each element to make."""
     known = _known.get(context)
     if known is None or known[0] != (environment, includes):

@@ -13,12 +13,12 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext as SparkTask
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tilth.base.errors import ErrorKind, NotFoundError
 from tilth.base.mailbox import AnswerUnreadableError
 from tilth.model.answer import pack
-from tilth.warehouse import TaskFailedError, run_in_task, run_tasks
+from tilth.warehouse import TaskFailedError, run_tasks
 
 
 class JobFailedError(Exception):
@@ -178,12 +178,3 @@ def test_what_fails_before_the_function_is_for_spark_to_tell(good: int, seen_as:
 
     with pytest.raises(JobFailedError):
         run_tasks(frame(range(good), breaks_off=True), read, int)
-
-
-def test_one_task_without_rows() -> None:
-    class Session:
-        def range(self, *_: int) -> DataFrame:
-            return frame([0])
-
-    answer = run_in_task(cast(SparkSession, Session()), lambda task, attempt: (task, attempt), tuple[int, int])
-    assert answer == (0, 0)
