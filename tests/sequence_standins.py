@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pyspark import TaskContext as SparkTask
@@ -29,28 +28,17 @@ from tilth.maintenance.work.task_spark import rebase_runner
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.testing import Fault, FaultyKV
 from tilth.warehouse import Runner, TaskContext, WorkerReports
+from tilth.warehouse.session.spark import packed_answers
 from tilth.warehouse.stats import WorkerLoad
 
 
 class TaskSession:
-    """Of a Spark session what `run_in_task` needs."""
-
-    columns = ("id",)
-
-    def range(self, *_: int) -> TaskSession:
-        return self
-
-    # Any: Spark's function goes from batches to batches; its DDL is not looked at.
-    def mapInArrow(self, function: Callable[[Iterator[Any]], Iterator[Any]], _: str) -> _Frame:  # noqa: N802
-        return _Frame(function)
+    """A session whose tasks run on the thread that asks."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    function: Callable[[Iterator[Any]], Iterator[Any]]
-
-    def collect(self) -> list[dict[str, Any]]:
-        return [row for batch in self.function(iter(())) for row in batch.to_pylist()]
+@packed_answers.register
+def _(_: TaskSession, answer: Callable[[], bytes], tasks: int) -> list[bytes]:
+    return [answer() for _ in range(tasks)]
 
 
 class InProcessWorker:

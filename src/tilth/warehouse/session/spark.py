@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, singledispatch
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -89,13 +89,13 @@ def _answering(
             is_waiting = False
 
         # Whatever makes the rows may fail, and Spark says why.
-        packed = _packed(partial(function, rows()), is_ours=lambda: not is_waiting)
+        packed = packed_answer(partial(function, rows()), is_ours=lambda: not is_waiting)
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array([packed], pyarrow.binary())], names=["answer"])
 
     return call
 
 
-def _packed(function: InTask[object], *, is_ours: Callable[[], bool] = lambda: True) -> bytes:
+def packed_answer(function: InTask[object], *, is_ours: Callable[[], bool] = lambda: True) -> bytes:
     """Call the function in a task; return its packed answer, or error, unless the error is not ours."""
     from pyspark import TaskContext
 
@@ -126,16 +126,26 @@ def run_in_tasks(session: SparkSession, function: InTask[T], answer: type[T], *,
     `run_tasks`, when all tasks have ended.
     """
 
+    packed = packed_answers(session, partial(packed_answer, function), tasks)
+    return [unpack(each, answer, task=task) for task, each in enumerate(packed)]
+
+
+@singledispatch
+def packed_answers(session: Any, answer: Callable[[], bytes], tasks: int) -> list[bytes]:
+    """Call `answer` in so many tasks of one Spark job; return what it returned, in the order of the tasks.
+
+    Stand-ins for sessions register functions of their own.
+    """
+
     def call(_: int, elements: Iterator[object]) -> Iterator[bytes]:
         # Spark uses a Python worker again only where its input was read to the end.
         for _element in elements:
             pass
-        yield _packed(function)
+        yield answer()
 
     assert __package__ is not None
     job = compiled_once(session, __package__, "TaskJob")
-    answers = job.run(session.sparkContext._jsc, tasks, _python_function(session.sparkContext, call))
-    return [unpack(each, answer, task=task) for task, each in enumerate(_pieces(bytes(answers)))]
+    return list(_pieces(bytes(job.run(session.sparkContext._jsc, tasks, _python_function(session.sparkContext, call)))))
 
 
 def _pieces(answers: bytes) -> Iterator[bytes]:
