@@ -124,7 +124,7 @@ class MessageBatch:
     def headers(self) -> Sequence[Headers]:
         return [()] * len(self) if self._headers is None else self._headers
 
-    def take(self, indices: Iterable[int]) -> MessageBatch:
+    def select(self, indices: Iterable[int]) -> MessageBatch:
         """Return the messages at these indices."""
         chosen = list(indices)
         return MessageBatch(

@@ -41,16 +41,16 @@ def test_messages_are_chosen_with_all_that_they_have() -> None:
         times=np.array([-1, 5, 6, 7, 8]),
         headers=headers,
     )
-    chosen = batch.take([4, 1])
+    chosen = batch.select([4, 1])
     assert chosen.values.items == [GIVEN[4], None]
     assert chosen.offsets.tolist() == [11, 8]
     assert list(chosen.keys) == [b"l", b"k"]
     assert [chosen.time(index) for index in (0, 1)] == [8, 5]
     assert list(chosen.headers) == [headers[4], headers[1]]
-    assert len(batch.take([])) == 0
+    assert len(batch.select([])) == 0
 
 
 def test_what_no_message_has_is_lacking_for_each() -> None:
-    batch = MessageBatch(Texts([b"a", b"b"]), offsets=np.array([0, 1])).take([1])
+    batch = MessageBatch(Texts([b"a", b"b"]), offsets=np.array([0, 1])).select([1])
     assert (batch.key(0), batch.time(0), list(batch.headers)) == (None, -1, [()])
     assert (list(batch.keys), batch.times.tolist()) == ([None], [-1])

@@ -53,27 +53,27 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, h
     `has_headers`: with their headers, which cost a call for each message. Raises OffsetGapError if the broker no longer
     has these offsets, BrokerUnavailableError when no message arrives.
     """
-    reading = _Reading(config, ranges, has_headers=has_headers)
+    progress = _Progress(config, ranges, has_headers=has_headers)
     silences = 0
     try:
-        while reading.left:
+        while progress.left:
             if silences == len(SILENT_SECONDS):
-                raise _stalled(config, reading)
+                raise _stalled(config, progress)
             if silences:
                 _log.info("kafka_client_replaced", table=config.table, seconds=SILENT_SECONDS[silences - 1])
             with PolledConsumer(fetch_settings(config)) as consumer:
-                consumer.assign(reading.positions())
+                consumer.assign(progress.positions())
                 silent_seconds = 0.0
-                while reading.left and silent_seconds <= SILENT_SECONDS[silences]:
+                while progress.left and silent_seconds <= SILENT_SECONDS[silences]:
                     # The time in which the caller uses messages is not the client's.
-                    before, began = reading.messages_max, clock.monotonic()
+                    before, began = progress.messages_max, clock.monotonic()
                     with Polled(consumer.poll(min(_BATCH_MESSAGES, before), _POLL_SECONDS)) as polled:
-                        found = list(reading.take(polled))
-                    if reading.messages_max < before:
+                        found = list(progress.advance(polled))
+                    if progress.messages_max < before:
                         silent_seconds, silences = 0.0, 0
                     else:
                         silent_seconds += clock.monotonic() - began
-                    for partition in reading.pop_read():
+                    for partition in progress.pop_read():
                         consumer.pause(*partition)
                     yield from found
             silences += 1
@@ -82,8 +82,8 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, h
         raise unavailable(config, error) from None
 
 
-class _Reading:
-    """The ranges of one fetch, and how far they were read."""
+class _Progress:
+    """Progress of one fetch: the ranges that are left, and the next position in each."""
 
     def __init__(self, config: KafkaConfig, ranges: Iterable[OffsetRange], *, has_headers: bool) -> None:
         self._config = config
@@ -104,7 +104,7 @@ class _Reading:
     def offset(self, partition: tuple[str, int]) -> int:
         return self._next[partition][0]
 
-    def take(self, polled: Polled) -> Iterator[Fetched]:
+    def advance(self, polled: Polled) -> Iterator[Fetched]:
         """Yield the messages that are in the ranges, and move on; raises what events of errors mean."""
         for partition, rows in polled.by_partition():
             if partition not in self.left:
@@ -153,15 +153,15 @@ def _after_error(config: KafkaConfig, polled: Polled, row: int, wanted: OffsetRa
     raise unavailable(config, why)
 
 
-def _stalled(config: KafkaConfig, reading: _Reading) -> TilthError:
-    partition, wanted = next(iter(reading.left.items()))
+def _stalled(config: KafkaConfig, progress: _Progress) -> TilthError:
+    partition, wanted = next(iter(progress.left.items()))
     return BrokerUnavailableError(
         "the next message does not come",
         table=config.table,
         brokers=config.brokers,
         topic=wanted.topic,
         partition=wanted.partition,
-        offset=reading.offset(partition),
+        offset=progress.offset(partition),
         end=wanted.end,
         seconds=sum(SILENT_SECONDS),
     )

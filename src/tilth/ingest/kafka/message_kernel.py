@@ -37,7 +37,7 @@ def _copy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
 
 
 @intrinsic
-def _end(typing_context: Any, function: Any, message: Any) -> Any:
+def _call(typing_context: Any, function: Any, message: Any) -> Any:
     """Call the function at an address with a pointer; it returns nothing."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -49,7 +49,7 @@ def _end(typing_context: Any, function: Any, message: Any) -> Any:
 
 
 @intrinsic
-def _number(typing_context: Any, function: Any, message: Any) -> Any:
+def _call_for_number(typing_context: Any, function: Any, message: Any) -> Any:
     """Call the function at an address with a pointer and NULL; return its result."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -77,14 +77,14 @@ def copy_texts(pointers, lengths, offsets, target):
 
 
 @njit(cache=True, nogil=True)
-def read_numbers(function, pointers, out):
-    """Set the results of a function of a message and a pointer that may be NULL, for each message."""
+def read_times(function, pointers, out):
+    """Set the time of each message, which the function at an address returns."""
     for index in range(len(pointers)):
-        out[index] = _number(function, pointers[index])
+        out[index] = _call_for_number(function, pointers[index])
 
 
 @njit(cache=True, nogil=True)
-def end_all(function, pointers):
-    """Call a function that ends a message with each of them."""
+def destroy_all(function, pointers):
+    """Destroy each message by the function at an address."""
     for index in range(len(pointers)):
-        _end(function, pointers[index])
+        _call(function, pointers[index])

@@ -45,12 +45,12 @@ class _Plain:
             ctypes.memset(target + offset + length, 0, 1)
 
     @staticmethod
-    def read_numbers(function: int, pointers: Numbers, out: Numbers) -> None:
+    def read_times(function: int, pointers: Numbers, out: Numbers) -> None:
         assert function == _TIMESTAMP
         out[:] = [librdkafka.message_timestamp(pointer, None) for pointer in pointers.tolist()]
 
     @staticmethod
-    def end_all(function: int, pointers: Numbers) -> None:
+    def destroy_all(function: int, pointers: Numbers) -> None:
         assert function == _DESTROY
         for pointer in pointers.tolist():
             librdkafka.message_destroy(pointer)
@@ -71,8 +71,8 @@ def _try_out(kernel: ModuleType) -> None:
     none = np.zeros(0, np.int64)
     kernel.copy_structs(none, _WORDS * _WORD_BYTES, none.reshape(0, _WORDS))
     kernel.copy_texts(none, none, none, 0)
-    kernel.read_numbers(_TIMESTAMP, none, none)
-    kernel.end_all(_DESTROY, none)
+    kernel.read_times(_TIMESTAMP, none, none)
+    kernel.destroy_all(_DESTROY, none)
 
 
 #: The loader of this process.
@@ -114,7 +114,7 @@ class Polled:
         """Return a copy of the messages in these rows; `has_headers`: with their headers."""
         pointers, words = self._pointers[rows], self._words[rows]
         times = np.empty(len(rows), np.int64)
-        self._functions.read_numbers(_TIMESTAMP, pointers, times)
+        self._functions.read_times(_TIMESTAMP, pointers, times)
         values = self._texts(words[:, _VALUE], words[:, _VALUE_LENGTH])
         return MessageBatch(
             values,
@@ -129,7 +129,7 @@ class Polled:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         pointers, self._pointers = self._pointers, self._pointers[:0]
-        self._functions.end_all(_DESTROY, pointers)
+        self._functions.destroy_all(_DESTROY, pointers)
 
     def _texts(self, pointers: Numbers, lengths: Numbers) -> Texts:
         offsets = np.zeros(len(pointers) + 1, np.int64)

@@ -167,7 +167,7 @@ class Decoder:
         doubtful = block.doubtful
         if not len(doubtful):
             return _Rows(arrays, None, {})
-        others = self._by_objects(messages.take(doubtful.tolist()))
+        others = self._by_objects(messages.select(doubtful.tolist()))
         own = [1] * len(doubtful) if others.counts is None else others.counts
         counts = np.ones(len(messages), np.int64)
         counts[doubtful] = own

@@ -141,7 +141,7 @@ class Kept:
 def _batch_of(numbers: Numbers, messages: MessageBatch, decoded: Decoded) -> pa.RecordBatch:
     """The messages that have rows."""
     positions = list(range(len(messages))) if decoded.owners is None else np.unique(decoded.owners).tolist()
-    chosen = messages.take(positions)
+    chosen = messages.select(positions)
     columns = [
         pa.array(numbers[positions]),
         pa.array([micros_of(millis, 1000) for millis in chosen.times.tolist()], pa.int64()),

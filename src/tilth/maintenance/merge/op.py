@@ -184,7 +184,7 @@ class MergePlanner(Planner[Merge]):
         settings = self._watch.settings.merge_partitions
         with self._watch.lock:
             stats = dict(self._watch.stats)
-        first = self._first_reads.take(self._watch)
+        first = self._first_reads.pop(self._watch)
         counts = self._catalog.parts.counts(self._watch.uuid) if first is None else _counts(first)
         everything = list(counts)
         if settings.strategy is PartitionStrategy.PARTS:

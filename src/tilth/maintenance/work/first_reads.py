@@ -52,7 +52,7 @@ class FirstReads:
         self._new |= {each.uuid: each for each in tables if _is_eligible(each)}
         self._all, self._last = sorted(among), ""
 
-    def take(self, watch: TableWatch) -> Mapping[str, PartitionParts] | None:
+    def pop(self, watch: TableWatch) -> Mapping[str, PartitionParts] | None:
         """Return the partitions of the table with their visible parts; None: it has to read them itself."""
         if watch.uuid in self._new and watch.uuid > self._last:
             self._read_batch(watch.uuid)

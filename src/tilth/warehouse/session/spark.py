@@ -181,8 +181,8 @@ def _in_jvm(context: SparkContext, environment: dict[str, str], includes: list[s
     """Return both as collections of the JVM, which take a call for each element to make."""
     known = _known.get(context)
     if known is None or known[0] != (environment, includes):
-        in_jvm = context._jvm.java.util  # type: ignore[union-attr]  # there is one
-        made = (in_jvm.HashMap(environment | _SQL_ENVIRONMENT), in_jvm.ArrayList(includes))
+        collections = context._jvm.java.util  # type: ignore[union-attr]  # there is one
+        made = (collections.HashMap(environment | _SQL_ENVIRONMENT), collections.ArrayList(includes))
         known = _known[context] = ((dict(environment), list(includes)), made)
     return known[1]
 
