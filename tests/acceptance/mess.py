@@ -24,6 +24,8 @@ FORGETS = "old_parts_lifetime = 0, tablet_history_max_age_sec = -1, ttl_for_tras
 SEND_SECONDS_MAX = 60
 #: The broker would end the transaction that is left open; no longer than it allows.
 OPEN_MILLISECONDS = 900_000
+#: Seconds after which a transaction that stays open has an alarm.
+OPEN_BOUND = 60
 #: Messages of the topic that lags; a round takes 100 of them.
 LAG_MESSAGES = 30_000
 #: Steps of a view for each message: slow ones, and so many that its round seems to hang.
@@ -87,7 +89,7 @@ class Mess:
         self._consume("poisoned")
         self._send_raw("poisoned", [b"{broken"] * 7)
         self._consume("idle")
-        self._consume("blocked")
+        self._consume("blocked", settings=f"kafka_open_transaction_bound = {OPEN_BOUND}")
         producer = Producer(
             {
                 "bootstrap.servers": self.broker.bootstrap,

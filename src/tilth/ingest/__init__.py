@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         KafkaConfig,
         dead_letter_name,
         group_of,
+        open_transaction_bound,
         read_config,
     )
     from tilth.ingest.views.plans import FusedPlan, SqlPlan, ViewPlan

@@ -302,6 +302,15 @@ class KafkaConfig:
         "read_committed: messages of open and aborted Kafka transactions are not read.",
         aliases=("isolation_level",),
     )
+    open_transaction_seconds: float = kafka_setting(
+        "kafka_open_transaction_bound",
+        120.0,
+        within(parse_seconds, 1.0, 604_800, "1 s to 7 days"),
+        "How long reading may wait for a transaction that its producer has left open, before the alarm "
+        "`stream_blocked` reports it. Longer: no alarm for producers whose transactions last for minutes, such as "
+        "those that commit with a checkpoint. Shorter: a producer that is gone is seen sooner.",
+        unit="seconds",
+    )
     skip_holes: bool = kafka_setting(
         "kafka_enable_skip_offsets_hole",
         False,
@@ -412,6 +421,7 @@ class IngestSettings:
 #: Settings of the node.
 INGEST_SETTINGS = SettingGroup(settings_of(IngestSettings))
 _DEAD_LETTERS = setting_of(KafkaConfig, "dead_letter_table")
+_OPEN_TRANSACTION = setting_of(KafkaConfig, "open_transaction_seconds")
 
 
 def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> KafkaConfig:
@@ -451,6 +461,13 @@ def dead_letter_name(kafka: KafkaDef) -> str:
     names = (_DEAD_LETTERS.name, *_DEAD_LETTERS.aliases)
     given = next((text for name, text in kafka.settings.items() if name in names), "")
     return _DEAD_LETTERS.read(given) or f"{kafka.name}_dead_letters"
+
+
+def open_transaction_bound(kafka: KafkaDef) -> float:
+    """Return how many seconds a transaction of a producer may stay open, whatever the other settings are."""
+    text = kafka.settings.get(_OPEN_TRANSACTION.name)
+    seconds: float = _OPEN_TRANSACTION.default if text is None else _OPEN_TRANSACTION.read(text)
+    return seconds
 
 
 def _library(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

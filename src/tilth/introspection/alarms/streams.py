@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.base.units import show_count, show_time
-from tilth.ingest import ActivityKind, StreamState, dead_letter_name
+from tilth.ingest import ActivityKind, StreamState, dead_letter_name, open_transaction_bound
 from tilth.introspection.alarms.alarm import Alarm, AlarmFinding, Severity
 from tilth.introspection.alarms.observation import Observation
 from tilth.model.service import ServiceKind, ServiceState
@@ -23,8 +23,6 @@ LAG_SECONDS_MAX = 600
 ROUND_SECONDS_MAX = 120
 #: Time from the start of a consumer to its first poll of the broker, which takes a second.
 START_SECONDS_MAX = 120
-#: Age of an open transaction: by default, a producer has a minute for one.
-TRANSACTION_SECONDS_MAX = 120
 
 
 def _finding(stream: StreamState, sentence: str, *, since_ms: int = 0) -> AlarmFinding:
@@ -80,7 +78,8 @@ def _blocked(seen: Observation) -> Iterator[AlarmFinding]:
     for stream in seen.streams:
         blocked = [each for each in stream.doings if each.kind is ActivityKind.OPEN_TRANSACTION]
         since_ms = min((each.since_ms for each in blocked), default=seen.now_ms)
-        if seen.now_ms - since_ms > TRANSACTION_SECONDS_MAX * 1000:
+        kafka = seen.relations.get(stream.uuid) if blocked else None
+        if isinstance(kafka, KafkaDef) and seen.now_ms - since_ms > open_transaction_bound(kafka) * 1000:
             count = show_count(sum(each.uncommitted for each in blocked))
             text = f"is behind an open transaction since {show_time(since_ms)}: {count} messages are not committed"
             yield _finding(stream, text, since_ms=since_ms)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.alarm_world import AlarmWorld
+from tilth.base.units import show_time
 from tilth.catalog import AddGap, ResolveGaps, SetOffsets
 from tilth.ingest import ActivityKind, Doing, StreamState
 from tilth.introspection.alarms.streams import (
@@ -14,7 +15,6 @@ from tilth.introspection.alarms.streams import (
     LAG_SECONDS_MAX,
     ROUND_SECONDS_MAX,
     START_SECONDS_MAX,
-    TRANSACTION_SECONDS_MAX,
 )
 from tilth.model.offset import IngestGap, StoredOffset, TopicPartition
 from tilth.model.service import ServiceKind, ServiceState
@@ -97,20 +97,28 @@ def test_a_lag_that_takes_long_at_the_present_rate(world: AlarmWorld) -> None:
     assert sentences(world, "stream_lags", stream(late, fast), stream(unknown)) == []
 
 
-def test_a_transaction_that_stays_open(world: AlarmWorld) -> None:
-    since_ms = world.clock.now_ms() - TRANSACTION_SECONDS_MAX * 1000
-    blocked = Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=since_ms - 1, uncommitted=5)
-    assert sentences(world, "stream_blocked", stream(blocked)) == [
-        "shop.orders is behind an open transaction since 2025-12-31 23:57:59 UTC: 5 messages are not committed"
-    ]
-    new = Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=since_ms, uncommitted=5)
-    assert sentences(world, "stream_blocked", stream(new), stream()) == []
-
-
 def kafka_table(world: AlarmWorld) -> str:
     world.run("CREATE DATABASE shop")
     world.run("CREATE TABLE shop.orders (a Int64) ENGINE = Kafka('b:9092', 'topic', 'g', 'JSONEachRow')")
     return world.catalog.tables.get("shop", "orders").uuid
+
+
+@pytest.mark.parametrize(("bound", "seconds"), [("", 120), ("15 min", 900)])
+def test_a_transaction_that_stays_open(world: AlarmWorld, bound: str, seconds: int) -> None:
+    kafka = kafka_table(world)
+    if bound:
+        world.run(f"ALTER TABLE shop.orders MODIFY SETTING kafka_open_transaction_bound = '{bound}'")
+    since_ms = world.clock.now_ms() - seconds * 1000
+    blocked = Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=since_ms - 1, uncommitted=5)
+    [sentence] = sentences(world, "stream_blocked", stream(blocked, uuid=kafka))
+    assert sentence == (
+        f"shop.orders is behind an open transaction since {show_time(since_ms - 1)}: 5 messages are not committed"
+    )
+    [finding] = world.found("stream_blocked")
+    assert finding.since_ms == since_ms - 1
+    new = Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=since_ms, uncommitted=5)
+    well = (stream(new, uuid=kafka), stream(uuid=kafka), stream(blocked, uuid="of a table that is gone"))
+    assert sentences(world, "stream_blocked", *well) == []
 
 
 def test_a_gap_until_somebody_decides(world: AlarmWorld) -> None:
