@@ -25,7 +25,7 @@ SEND_SECONDS_MAX = 60
 #: The broker would end the transaction that is left open; no longer than it allows.
 OPEN_MILLISECONDS = 900_000
 #: Seconds after which a transaction that stays open has an alarm.
-OPEN_BOUND = 60
+OPEN_BOUND = 30
 #: Messages of the topic that lags; a round takes 100 of them.
 LAG_MESSAGES = 30_000
 #: Steps of a view for each message: slow ones, and so many that its round seems to hang.

@@ -50,8 +50,8 @@ def opened(postgres: Postgres, schema: str) -> PostgresKV:
 
 @pytest.fixture
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits of stores that are opened from now on: a database that is away is waited for during a few seconds."""
-    monkeypatch.setattr(postgres_kv, "LIMITS", dataclasses.replace(postgres_kv.LIMITS, wait=3.0, decide=3.0))
+    """Limits of stores that are opened from now on: a database that is away is waited for during a second."""
+    monkeypatch.setattr(postgres_kv, "LIMITS", dataclasses.replace(postgres_kv.LIMITS, wait=1.0, decide=1.0))
 
 
 def test_postgres_passes_the_suite(make: Callable[[], KeyValue]) -> None:

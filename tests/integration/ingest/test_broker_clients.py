@@ -1,14 +1,18 @@
-"""Clients of brokers that do not all live: nothing piles up in them, and nothing of them stays behind."""
+"""Clients of brokers that do not all live: nothing piles up in them, and nothing of them stays behind.
+
+A client in a process of its own sends over a connection that breaks, while the first tests run.
+"""
 
 from __future__ import annotations
 
 import gc
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 
 import psutil
 import pytest
@@ -87,6 +91,44 @@ def living(broker: Broker) -> str:
     return broker.bootstrap
 
 
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A client that sends offsets for some seconds, and the broker that gets them."""
+
+    client: subprocess.Popen[bytes]
+    cutting: threading.Thread
+    bootstrap: str
+
+
+@pytest.fixture(scope="module")
+def sending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
+    """In a process of its own: in such moments assertions of the client library have ended whole processes."""
+    other = Broker(tmp_path_factory.mktemp("other"))
+    with TcpLink() as link:
+        other.start(proxy_port=link.port)
+        try:
+            link.connect(other.proxied_port)
+            other.create_topic("clients")
+            command = [sys.executable, "-c", SENDING, f"127.0.0.1:{link.port}", str(SENDING_SECONDS)]
+            with subprocess.Popen(command) as client:
+                cutting = threading.Thread(target=cut_again_and_again, args=(link, client))
+                cutting.start()
+                yield Sending(client, cutting, other.bootstrap)
+                cutting.join()
+        finally:
+            other.stop()
+
+
+def cut_again_and_again(link: TcpLink, client: subprocess.Popen[bytes]) -> None:
+    """Cut the link until the client has ended."""
+    while client.poll() is None:
+        time.sleep(0.15)
+        link.cut()
+        time.sleep(0.02)
+        link.mend()
+
+
+@pytest.mark.usefixtures("sending")
 def test_a_dead_address_in_the_list_fills_no_queue(living: str) -> None:
     dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
     client = BrokerClient(config_of(",".join([*dead, living])))
@@ -100,28 +142,6 @@ def test_a_dead_address_in_the_list_fills_no_queue(living: str) -> None:
         time.sleep(0.05)
     client.close()
     assert longest <= QUEUED_MAX
-
-
-def test_offsets_are_sent_beside_a_connection_that_breaks_again_and_again(tmp_path: Path) -> None:
-    """In a process of its own: in such moments assertions of the client library have ended whole processes."""
-    with TcpLink() as link:
-        other = Broker(tmp_path)
-        other.start(proxy_port=link.port)
-        try:
-            link.connect(other.proxied_port)
-            other.create_topic("clients")
-            command = [sys.executable, "-c", SENDING, f"127.0.0.1:{link.port}", str(SENDING_SECONDS)]
-            with subprocess.Popen(command) as process:
-                until = time.monotonic() + SENDING_SECONDS
-                while time.monotonic() < until and process.poll() is None:
-                    time.sleep(0.15)
-                    link.cut()
-                    time.sleep(0.02)
-                    link.mend()
-                assert process.wait(30) == 0
-            assert group_offset(other.bootstrap) > 0
-        finally:
-            other.stop()
 
 
 def group_offset(bootstrap: str) -> int:
@@ -146,6 +166,13 @@ def test_memory_does_not_grow_with_a_broker_that_never_answers(monkeypatch: pyte
     # Each request removes the leftovers of the one before it.
     assert max(lengths) <= QUEUED_MAX
     assert sum(lengths[-5:]) <= sum(lengths[:5]) + QUEUED_MAX
+
+
+def test_offsets_are_sent_beside_a_connection_that_breaks_again_and_again(sending: Sending) -> None:
+    assert sending.client.wait(SENDING_SECONDS + 30) == 0
+    # It is no thread that the next test counts.
+    sending.cutting.join()
+    assert group_offset(sending.bootstrap) > 0
 
 
 def test_nothing_stays_behind_of_clients_that_failed(living: str, monkeypatch: pytest.MonkeyPatch) -> None:

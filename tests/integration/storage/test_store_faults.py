@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pyarrow as pa
@@ -100,16 +101,19 @@ def test_a_fault_that_lasts_is_one_to_try_again_after(
 ) -> None:
     store = ObjectStore(location.root, QUICK)
     write(store, "t/data/a", b"abc")
-    for call in (
+    calls = (
         lambda: write(store, "t/data/b", b"def"),
         lambda: store.read("t/data/a"),
         lambda: store.open("t/data/a"),
         lambda: store.remove(["t/data/a"]).check(),
         lambda: store.size("t/data/a"),
-    ):
-        bucket.plan(*[fault] * 50)
-        error = error_of(call)
-        bucket.forget_plan()
+    )
+    bucket.plan(*[fault] * 50 * len(calls))
+    # All at once: each waits for its time.
+    with ThreadPoolExecutor(len(calls)) as pool:
+        errors = list(pool.map(error_of, calls))
+    bucket.forget_plan()
+    for error in errors:
         assert (type(error), error.kind) == (StoreBusyError, ErrorKind.RETRY)
         assert error.facts["file"].startswith(f"{location.root.uri}/t/data/")
     assert list(bucket.objects.values()) == [b"abc"]
