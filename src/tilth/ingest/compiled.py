@@ -71,6 +71,10 @@ class KernelLoader:
             self._is_tried = True
 
 
+#: Loader that never loads: for a process in which others wait while a kernel is loaded.
+WITHOUT_KERNEL = KernelLoader((), lambda _: None, after_bytes=1 << 62)
+
+
 def import_kernel(modules: Sequence[str]) -> ModuleType:
     """Import the first of the modules; raises OSError where there is no folder for machine code, and what numba raises.
 

@@ -5,6 +5,7 @@ Always holds: it imports no more than the process from which Python workers are 
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ class FileTopic:
         """Read the messages of the ranges from the files, as kafka.fetch does from a broker."""
         for each in ranges:
             with open(self.folder / "fetches", "a") as log:
-                log.write(f"{each.partition} {each.start} {each.end}\n")
+                log.write(f"{each.partition} {each.start} {each.end} {os.getpid()}\n")
             messages = [m for m in self.messages(each.partition)[each.start : each.end] if m.content != b""]
             for start in range(0, len(messages), BATCH):
                 yield Fetched(
@@ -76,6 +77,10 @@ class FileTopic:
         """Count the fetches of each offset of each partition."""
         counts: Counter[tuple[int, int]] = Counter()
         for line in (self.folder / "fetches").read_text().splitlines():
-            partition, start, end = map(int, line.split())
+            partition, start, end, _ = map(int, line.split())
             counts.update((partition, offset) for offset in range(start, end))
         return counts
+
+    def fetchers(self) -> set[int]:
+        """Return the processes that fetched."""
+        return {int(line.split()[-1]) for line in (self.folder / "fetches").read_text().splitlines()}

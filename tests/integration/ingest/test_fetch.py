@@ -18,7 +18,7 @@ from tilth.ingest.errors import OffsetGapError
 from tilth.ingest.kafka import fetch as fetching
 from tilth.ingest.kafka.fetch import fetch
 from tilth.ingest.kafka.librdkafka import PolledConsumer
-from tilth.ingest.kafka.messages import Polled, kernel_loader
+from tilth.ingest.kafka.messages import kernel_loader
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
 from tools.broker import Broker
@@ -72,7 +72,7 @@ def topics(broker: Broker) -> list[str]:
 
 @pytest.fixture(params=[WITH, WITHOUT], ids=["kernel", "plain"])
 def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "Polled", partial(Polled, loader=request.param))
+    monkeypatch.setattr(fetching, "LOADER", request.param)
 
 
 def config_of(broker: Broker, topics: list[str], **more: Any) -> KafkaConfig:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -39,8 +40,9 @@ from tilth.ingest.errors import KernelUnfitError, UnreadRangesError, ViewError, 
 from tilth.ingest.kafka.broker import BrokerClient
 from tilth.ingest.kafka.fetch import fetch
 from tilth.ingest.kafka.metadata import PartitionEnd, ReportedEnd
+from tilth.ingest.kafka.open_client import OpenClient
 from tilth.ingest.policy.evaluation import KERNELS, CompiledViews, FailingViews
-from tilth.ingest.policy.ranges import backlog, message_budget, split_ranges, task_count
+from tilth.ingest.policy.ranges import backlog, is_small, message_budget, split_ranges, task_count
 from tilth.ingest.rounds.round import DeadLetters, Fetch, RoundFacts, RoundJob, TableChanges, tasks_reserved
 from tilth.ingest.rounds.spark import run_round
 from tilth.ingest.rounds.upserts import Lookups, lookups_of, resolve, scopes_of
@@ -86,14 +88,19 @@ class ResidentConsumer:
         *,
         connect: Callable[[KafkaConfig], BrokerClient] = BrokerClient,
         fetch: Fetch = fetch,
+        fetch_here: Fetch | None = None,
     ) -> None:
-        """`connect` opens a client of the brokers; `fetch` reads the messages, in Spark's tasks."""
+        """`connect` opens a client of the brokers; `fetch` reads the messages, in Spark's tasks; `fetch_here` on this
+        thread, None: by a client that stays open.
+        """
         self._clock = clock
         self._calls = calls
         self._context = context
         self._order = order
         self._connect = connect
         self._fetch = fetch
+        self._client = OpenClient(clock, lambda: context.raise_if_cancelled())
+        self._fetch_here = fetch_here or self._client.fetch
         self._failing = FailingViews()
         self._compiled = CompiledViews({})
         self._config = read_config(order.kafka, order.secrets.settings)
@@ -120,6 +127,7 @@ class ResidentConsumer:
         broker = self._connect(self._config)
         try:
             while not (self._context.is_cancelled() or self._context.retiring.is_set()):
+                self._client.close_idle()
                 polled_at = self._clock.monotonic()
                 with self._waiting("requesting the ends of its topic partitions from the broker"):
                     ends = broker.ends(self._position.offsets)
@@ -144,6 +152,7 @@ class ResidentConsumer:
                 else:
                     self._clock.wait(self._context.cancelled, self._wait_seconds())
         finally:
+            self._client.close()
             broker.close()
 
     def _plan_views(self) -> tuple[ViewPlan, ...]:
@@ -213,6 +222,8 @@ class ResidentConsumer:
         choices = self._compiled.choices(self._failing.evaluations)
         layouts = {uuid: layout_of(table, granted.root) for uuid, table in tables.items()}
         job = self._job(granted.txn, splits, plans, layouts, defaults, choices)
+        if is_small(ranges, message_bytes=self._message_bytes):
+            job = replace(job, fetch_here=self._fetch_here)
         hit("round.before_files")
         facts = self._run(job)
         hit("round.after_files")
@@ -278,7 +289,7 @@ class ResidentConsumer:
                 tracing.part("read and write") as span,
                 traced_jobs(session, f"round {self._config.table}"),
             ):
-                facts = run_round(session, job, check_cancelled=check, view_begins=views.begin)
+                facts = run_round(session, job, check_cancelled=check, view_begins=views.begin, waiting=self._waiting)
                 span.set(
                     tilth__messages=facts.messages,
                     tilth__rows=facts.rows,

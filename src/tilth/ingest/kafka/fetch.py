@@ -1,8 +1,8 @@
 """Messages of explicit ranges of offsets.
 
 Covers: reading ranges to their ends, what events of the client library mean, replacing a client that is silent. Does
-not cover: the client library (librdkafka.py), decoding (messages/decode.py), which offsets are right
-(offsets/positions.py).
+not cover: the client library (librdkafka.py), clients that stay open (open_client.py), decoding (messages/decode.py),
+which offsets are right (offsets/positions.py).
 Always holds: partitions are assigned by hand and no consumer group is joined; a range ends by position, so holes of
 compacted topics and of transactions are passed. See also: docs/design/0006-measured.md#fetching-from-kafka.
 
@@ -11,8 +11,9 @@ Tests: tests/integration/ingest/test_fetch.py, tests/integration/ingest/test_fau
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from confluent_kafka import KafkaError
@@ -21,10 +22,11 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.ingest.batch import MessageBatch, Numbers
+from tilth.ingest.compiled import KernelLoader
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError
 from tilth.ingest.kafka.client import OUT_OF_RANGE, PASSING, UNKNOWN, fetch_settings, unavailable, unknown_topic
 from tilth.ingest.kafka.librdkafka import LibraryError, PolledConsumer
-from tilth.ingest.kafka.messages import Polled
+from tilth.ingest.kafka.messages import LOADER, Polled
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
 
@@ -47,13 +49,50 @@ class Fetched:
     messages: MessageBatch
 
 
-def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, has_headers: bool) -> Iterator[Fetched]:
+class Clients(Protocol):
+    """Clients for the fetches of one Kafka table."""
+
+    def open(self, config: KafkaConfig, *, is_replacement: bool) -> PolledConsumer:
+        """Return a client that nobody uses; `is_replacement`: a new one. Raises LibraryError."""
+
+    def release(self, consumer: PolledConsumer, *, has_read_all: bool) -> None:
+        """End the use of a client; unless it has read all, whatever it does next is in doubt."""
+
+    def leave(self, consumer: PolledConsumer, partition: tuple[str, int]) -> None:
+        """Note that a topic partition was read to the end of its range. Raises LibraryError."""
+
+
+class _NewClients:
+    """A new client for each use."""
+
+    def open(self, config: KafkaConfig, *, is_replacement: bool) -> PolledConsumer:
+        return PolledConsumer(fetch_settings(config))
+
+    def release(self, consumer: PolledConsumer, *, has_read_all: bool) -> None:
+        consumer.close()
+
+    def leave(self, consumer: PolledConsumer, partition: tuple[str, int]) -> None:
+        consumer.pause(*partition)
+
+
+def fetch(
+    clock: Clock,
+    config: KafkaConfig,
+    ranges: Iterable[OffsetRange],
+    *,
+    has_headers: bool,
+    clients: Clients | None = None,
+    check: Callable[[], None] = lambda: None,
+    loader: KernelLoader | None = None,
+) -> Iterator[Fetched]:
     """The messages of the ranges, a few thousand at a time; ranges are of different partitions.
 
-    `has_headers`: with their headers, which cost a call for each message. Raises OffsetGapError if the broker no longer
-    has these offsets, BrokerUnavailableError when no message arrives.
+    `has_headers`: with their headers, which cost a call for each message. `clients`: None, where each fetch has a
+    client of its own. `check` is called between two polls, and raises to end the fetch. Raises OffsetGapError if the
+    broker no longer has these offsets, BrokerUnavailableError when no message arrives.
     """
     progress = _Progress(config, ranges, has_headers=has_headers)
+    clients, loader = clients or _NewClients(), loader or LOADER
     silences = 0
     try:
         while progress.left:
@@ -61,21 +100,26 @@ def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, h
                 raise _stalled(config, progress)
             if silences:
                 _log.info("kafka_client_replaced", table=config.table, seconds=SILENT_SECONDS[silences - 1])
-            with PolledConsumer(fetch_settings(config)) as consumer:
+            consumer, has_read_all = clients.open(config, is_replacement=silences > 0), False
+            try:
                 consumer.assign(progress.positions())
                 silent_seconds = 0.0
                 while progress.left and silent_seconds <= SILENT_SECONDS[silences]:
+                    check()
                     # The time in which the caller uses messages is not the client's.
                     before, began = progress.messages_max, clock.monotonic()
-                    with Polled(consumer.poll(min(_BATCH_MESSAGES, before), _POLL_SECONDS)) as polled:
+                    with Polled(consumer.poll(min(_BATCH_MESSAGES, before), _POLL_SECONDS), loader=loader) as polled:
                         found = list(progress.advance(polled))
                     if progress.messages_max < before:
                         silent_seconds, silences = 0.0, 0
                     else:
                         silent_seconds += clock.monotonic() - began
                     for partition in progress.pop_read():
-                        consumer.pause(*partition)
+                        clients.leave(consumer, partition)
                     yield from found
+                has_read_all = not progress.left
+            finally:
+                clients.release(consumer, has_read_all=has_read_all)
             silences += 1
     except LibraryError as error:
         # The library's error quotes values, secrets included.
@@ -111,6 +155,8 @@ class _Progress:
                 continue
             kept, position = _within(self._config, polled, rows, self.left[partition])
             offset, epoch = self._next[partition]
+            if len(kept) and polled.offsets[kept[0]] < offset:
+                raise LibraryError(f"a message comes twice: offset={polled.offsets[kept[0]]} next={offset}")
             if len(kept):
                 epoch = polled.leader_epoch(kept[-1])
                 messages = polled.messages(kept, has_headers=self._has_headers)

@@ -49,11 +49,13 @@ class _PartitionStruct(ctypes.Structure):
 
 #: The extension is linked with librdkafka, whose functions are found through it, wherever the library's file is.
 _library = ctypes.CDLL(cimpl.__file__)
+#: The same for functions that never wait: a call keeps the interpreter's lock, which other threads might hold for long.
+_library_at_once = ctypes.PyDLL(cimpl.__file__)
 
 
 # Any: ctypes gives functions no types.
-def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    found = getattr(_library, f"rd_kafka_{name}")
+def _function(name: str, result: Any, *arguments: Any, library: ctypes.CDLL = _library) -> Callable[..., Any]:
+    found = getattr(library, f"rd_kafka_{name}")
     found.restype, found.argtypes = result, arguments
     return found  # type: ignore[no-any-return]  # ctypes gives functions no types
 
@@ -90,8 +92,8 @@ _header_get_all = _function(
 #: Epoch of the leader that a message came from; -1: not known.
 leader_epoch = _function("message_leader_epoch", c_int32, c_void_p)
 #: Functions of one message that are called for each of a batch.
-message_destroy = _function("message_destroy", None, c_void_p)
-message_timestamp = _function("message_timestamp", c_int64, c_void_p, c_void_p)
+message_destroy = _function("message_destroy", None, c_void_p, library=_library_at_once)
+message_timestamp = _function("message_timestamp", c_int64, c_void_p, c_void_p, library=_library_at_once)
 
 
 # Any: ctypes gives functions no types.

@@ -31,18 +31,25 @@ _DESTROY, _TIMESTAMP = map(librdkafka.address_of, (librdkafka.message_destroy, l
 
 
 class _Plain:
-    """The functions of message_kernel.py without a compiler, a few times as slow as the kernel."""
+    """The functions of message_kernel.py without a compiler, a few times as slow as the kernel.
+
+    What is called for each message keeps the interpreter's lock: other threads of a server would hold it in between.
+    """
 
     @staticmethod
     def copy_structs(pointers: Numbers, size: int, out: Numbers) -> None:
-        for index, pointer in enumerate(pointers.tolist()):
-            ctypes.memmove(out.ctypes.data + index * size, pointer, size)
+        found = b"".join([ctypes.string_at(pointer, size) for pointer in pointers.tolist()])
+        out[:] = np.frombuffer(found, np.int64).reshape(out.shape)
 
     @staticmethod
     def copy_texts(pointers: Numbers, lengths: Numbers, offsets: Numbers, target: int) -> None:
-        for pointer, length, offset in zip(pointers.tolist(), lengths.tolist(), offsets.tolist(), strict=False):
-            ctypes.memmove(target + offset, pointer, length)
-            ctypes.memset(target + offset + length, 0, 1)
+        texts = [
+            ctypes.string_at(pointer, length) if length else b""
+            for pointer, length in zip(pointers.tolist(), lengths.tolist(), strict=True)
+        ]
+        joined = b"\0".join([*texts, b""])
+        assert len(joined) == offsets[-1]
+        ctypes.memmove(target, joined, len(joined))
 
     @staticmethod
     def read_times(function: int, pointers: Numbers, out: Numbers) -> None:

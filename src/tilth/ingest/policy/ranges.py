@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilth.base.units import MIB
 from tilth.model.offset import OffsetRange, TopicPartition
 
 #: A task that reads fewer messages than this costs more than it saves.
 TASK_MESSAGES_MIN = 8_192
+#: Limits of rounds that need no task of Spark: a job costs more than to read and decode so little.
+SMALL_MESSAGES_MAX = 4_096
+SMALL_BYTES_MAX = MIB
 
 
 def backlog(*, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
@@ -51,6 +55,12 @@ def task_count(ranges: Sequence[OffsetRange], *, tasks_max: int) -> int:
     """Return as many tasks as there is work for."""
     total = sum(r.end - r.start for r in ranges)
     return max(1, min(tasks_max, total // TASK_MESSAGES_MIN))
+
+
+def is_small(ranges: Sequence[OffsetRange], *, message_bytes: float) -> bool:
+    """Return whether a round is small, when messages are of this size on average."""
+    total = sum(r.end - r.start for r in ranges)
+    return total <= SMALL_MESSAGES_MAX and total * message_bytes <= SMALL_BYTES_MAX
 
 
 def split_ranges(ranges: Sequence[OffsetRange], *, tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:

@@ -19,10 +19,12 @@ import pyarrow as pa
 
 from tilth.base.clock import SystemClock
 from tilth.ingest.batch import MessageBatch
+from tilth.ingest.compiled import WITHOUT_KERNEL
 from tilth.ingest.errors import KernelUnfitError
 from tilth.ingest.kafka.fetch import Fetched
 from tilth.ingest.messages.dead import dead_letter_rows
 from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Owners, broken, micros_of
+from tilth.ingest.messages.json_blocks import LOADER
 from tilth.ingest.rounds.keep import Keeper, Kept
 from tilth.ingest.rounds.round import NewestRead, RoundFacts, RoundJob
 from tilth.ingest.rounds.timed import Stopwatch, Timed
@@ -48,7 +50,9 @@ class SourceTask:
         self._split = split
         self._attempt = attempt
         self._ranges = job.splits[split]
-        self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults)
+        self._is_here = job.fetch_here is not None
+        loader = WITHOUT_KERNEL if self._is_here else LOADER
+        self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults, loader=loader)
         self._writer = RoundPartWriter(txn=job.txn, task=split, attempt=attempt)
         self._fused: list[_FusedView] = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
         self._fused += [_KernelView(plan, job.layouts[plan.target]) for plan in job.by_kernel]
@@ -60,6 +64,11 @@ class SourceTask:
         self._refusing: dict[str, None] = {}
         self._fetched = Timed(SystemClock(), job.messages(split))
         self._decoding, self._writing = Stopwatch(SystemClock()), Stopwatch(SystemClock())
+
+    @property
+    def has_written(self) -> bool:
+        """`True` once a file is there under one of its names."""
+        return bool(self._writer.written)
 
     def run(self) -> RoundFacts:
         for _ in self._decoded():
@@ -110,8 +119,10 @@ class SourceTask:
 
     def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
         """Yield each batch of messages, decoded once; fused views and dead letters have it already."""
-        # Decoding makes many small objects and no cycles: a search for cycles would be a tenth of the time.
-        gc.disable()
+        # Decoding makes many small objects and no cycles: a search for cycles would be a tenth of the time. In a
+        # server other threads make cycles meanwhile.
+        if not self._is_here:
+            gc.disable()
         try:
             for fetched in self._fetched:
                 with self._decoding.running():
@@ -125,7 +136,8 @@ class SourceTask:
                 yield fetched, decoded
             self._flush()
         finally:
-            gc.enable()
+            if not self._is_here:
+                gc.enable()
 
     def _check(self, plan: SqlPlan, fetched: Fetched, decoded: Decoded) -> Refused:
         """Return the messages that the view's checks refuse, and record them."""

@@ -1,6 +1,6 @@
 """The Spark jobs of a round.
 
-    only views that pick columns, or  1 job    messages -> parts, dead letters
+    only views that pick columns, or  1 job    messages -> parts, dead letters; none where it is small (here.py)
     that kernels compute
     one that Spark SQL computes       1 job    messages -> parts, dead letters, rows -> SQL -> parts
     several, or one that has failed   1 job    messages -> parts, dead letters, kept rows
@@ -19,9 +19,9 @@ Tests: tests/integration/ingest/test_ingest_rounds.py, tests/integration/ingest/
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,12 +33,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import TilthError, UnavailableError
-from tilth.base.full import full_error
+from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.ingest.batch import Numbers
 from tilth.ingest.errors import ViewFailedError
 from tilth.ingest.rounds.failing_view import run_failing_view
+from tilth.ingest.rounds.here import Waiting, disk_errors, run_small
 from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept
 from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, total_of, with_refused
 from tilth.ingest.rounds.source import SourceTask, write_refused
@@ -79,15 +79,20 @@ def run_round(
     *,
     check_cancelled: Callable[[], None] = lambda: None,
     view_begins: Callable[[str], None] = lambda view: None,
+    waiting: Waiting = lambda _: nullcontext(),
 ) -> RoundFacts:
     """Run all views over the job's ranges; return what was read and written. `view_begins` is called with the name of
-    each view that Spark computes, before it runs.
+    each view that Spark computes, before it runs. `waiting` surrounds work besides Spark, with words for it.
 
     Raises the TilthError of a task as it was; ViewFailedError where the round has to be done in another way, ViewError
     where a view cannot be computed at all. Files of a round that failed are left for the transaction's cleaner.
     """
     computed = job.computed
-    if not computed:
+    small = run_small(job, waiting)
+    job = replace(job, fetch_here=None)
+    if small is not None:
+        facts = total_of([small])
+    elif not computed:
         facts = total_of(_run_source(session, job))
     elif len(computed) == 1 and computed[0].is_streamable and computed[0].view not in job.failing:
         view_begins(computed[0].view)
@@ -122,7 +127,7 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
             rows = Timed(SystemClock(), task.stream(plan))
             answer: RoundFacts | TilthError
             try:
-                with _disk_errors():
+                with disk_errors():
                     yield from rows
                 answer = msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)
             except TilthError as error:
@@ -318,7 +323,7 @@ def _by_split(session: SparkSession, job: RoundJob, run: Callable[[int, int], Ro
     """Call `run` for each split in a task of its own; return the results in the order of the splits."""
 
     def call(*, task: int, attempt: int) -> RoundFacts:
-        with _disk_errors():
+        with disk_errors():
             return run(task, attempt)
 
     return run_in_tasks(session, call, RoundFacts, tasks=len(job.splits))
@@ -337,7 +342,7 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
     txn = job.txn
 
     def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> Written:
-        with _disk_errors():
+        with disk_errors():
             return sink(RoundPartWriter(txn=txn, task=first_task + task, attempt=attempt), rows)
 
     try:
@@ -364,21 +369,3 @@ def _numbers_in(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     """
     for batch in batches:
         yield from batch.column(0).to_pylist()
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    """Turn errors of the system into ours, which have a hint."""
-    try:
-        yield
-    except OSError as error:
-        full = full_error(error, folder=os.path.dirname(error.filename or "") or os.sep)
-        hint = "check the disk's free space and its permissions; the round is tried again by itself"
-        why = error.strerror or str(error)
-        raise full or UnavailableError.coded(
-            "ROUND_NOT_WRITTEN",
-            "the files of a round cannot be written",
-            why=why,
-            path=error.filename or "-",
-            hint=hint,
-        ) from error

@@ -121,6 +121,16 @@ def run_in_task(session: SparkSession, function: InTask[T], answer: type[T]) -> 
     return answered
 
 
+def run_here(function: Callable[[], T]) -> T:
+    """Call `function` on this thread, where a job would cost more; raises as `run_tasks`."""
+    try:
+        return function()
+    except TilthError:
+        raise
+    except Exception as error:
+        raise _failed(error) from error
+
+
 def run_in_tasks(session: SparkSession, function: InTask[T], answer: type[T], *, tasks: int) -> list[T]:
     """Call `function(task=.., attempt=..)` in so many tasks of one Spark job, `task` from 0 on; returns and raises as
     `run_tasks`, when all tasks have ended.
