@@ -285,6 +285,36 @@ OTHERS: tuple[Mutant, ...] = (
         tests=("tests/unit/ingest/service/test_service.py::test_a_client_that_failed_is_replaced_at_the_next_poll",),
     ),
     Mutant(
+        name="client-in-doubt-stays-open",
+        breaks="a consumer's client whose last round failed or was cancelled reads the next one",
+        path="src/tilth/ingest/kafka/open_client.py",
+        old="        if not has_read_all or not _open",
+        new="        if not _open",
+        tests=(
+            "tests/unit/ingest/kafka/test_open_client.py::test_a_client_whose_round_was_not_read_to_its_end_is_in_doubt",
+            "tests/unit/ingest/kafka/test_open_client.py::test_a_cancelled_round_ends_between_two_polls",
+        ),
+    ),
+    Mutant(
+        name="open-client-fetches-on",
+        breaks="the client of a consumer holds its topic partitions, and requests messages, while no round runs",
+        path="src/tilth/ingest/kafka/open_client.py",
+        old="            consumer.assign([])\n",
+        new="            pass\n",
+        tests=(
+            "tests/unit/ingest/kafka/test_open_client.py"
+            "::test_rounds_in_turn_have_one_client_that_has_no_partitions_between_them",
+        ),
+    ),
+    Mutant(
+        name="large-round-here-and-there",
+        breaks="a round is given up to Spark after it has written a file under the name that Spark's task will use",
+        path="src/tilth/ingest/rounds/here.py",
+        old=" and may_end():",
+        new=":",
+        tests=("tests/integration/ingest/test_small_rounds.py::test_a_round_that_has_written_a_file_stays_here",),
+    ),
+    Mutant(
         name="answers-of-cut-off-rows",
         breaks="a task whose rows broke off answers as if they had ended there",
         path="src/tilth/warehouse/session/spark.py",

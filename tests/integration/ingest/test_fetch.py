@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,12 @@ from tilth.base.clock import SystemClock
 from tilth.ingest import BrokerUnavailableError
 from tilth.ingest.errors import OffsetGapError
 from tilth.ingest.kafka import fetch as fetching
+from tilth.ingest.kafka import open_client
 from tilth.ingest.kafka.fetch import fetch
 from tilth.ingest.kafka.librdkafka import PolledConsumer
 from tilth.ingest.kafka.messages import kernel_loader
+from tilth.ingest.kafka.open_client import OpenClient
+from tilth.ingest.rounds.round import Fetch
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
 from tools.broker import Broker
@@ -109,12 +111,14 @@ def expected(broker: Broker, topics: list[str]) -> list[Message]:
     return sorted(found, key=lambda message: message[:3])
 
 
-def read(config: KafkaConfig, ranges: list[OffsetRange], *, has_headers: bool = True) -> list[Message]:
-    return sorted(_messages(config, ranges, has_headers=has_headers), key=lambda message: message[:3])
+def read(
+    config: KafkaConfig, ranges: list[OffsetRange], *, has_headers: bool = True, by: Fetch = fetch
+) -> list[Message]:
+    return sorted(_messages(config, ranges, by, has_headers=has_headers), key=lambda message: message[:3])
 
 
-def _messages(config: KafkaConfig, ranges: list[OffsetRange], *, has_headers: bool) -> Iterator[Message]:
-    for each in list(fetch(SystemClock(), config, ranges, has_headers=has_headers)):
+def _messages(config: KafkaConfig, ranges: list[OffsetRange], by: Fetch, *, has_headers: bool) -> Iterator[Message]:
+    for each in list(by(SystemClock(), config, ranges, has_headers=has_headers)):
         sent = each.messages
         assert sent.offsets.tolist() == sorted(sent.offsets.tolist())
         columns = zip(
@@ -163,43 +167,140 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(broker: Broker, topics:
     assert len(read(config_of(broker, topics), [whole])) == MESSAGES // 4
 
 
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[KafkaProxy]:
+    with KafkaProxy() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory, java_home: Path, proxy: KafkaProxy) -> Iterator[Broker]:
+    """A broker that is met through the proxy, and around it by those who send."""
+    made = Broker(tmp_path_factory.mktemp("proxied") / "broker", java_home=java_home)
+    made.start(proxy_port=proxy.port)
+    proxy.connect(made.proxied_port)
+    yield made
+    made.stop()
+
+
+def send_numbers(broker: Broker, topic: str, numbers: range) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in numbers:
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(30) == 0
+
+
+def numbers_read(config: KafkaConfig, start: int, end: int, **more: Any) -> list[int]:
+    wanted = OffsetRange(topic=config.topics[0], partition=0, start=start, end=end)
+    return [int(each[3] or b"") for each in read(config, [wanted], **more)]
+
+
 def test_a_client_that_lost_all_brokers_is_replaced(
-    tmp_path: Path, java_home: Path, monkeypatch: pytest.MonkeyPatch
+    proxied: Broker, proxy: KafkaProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first answer names no brokers, as that of a broker that starts, and librdkafka asks nobody ever again."""
     monkeypatch.setattr(fetching, "SILENT_SECONDS", (2.0, 30.0))
-    with KafkaProxy() as proxy:
-        proxied = Broker(tmp_path / "broker", java_home=java_home)
-        proxied.start(proxy_port=proxy.port)
-        try:
-            proxy.connect(proxied.proxied_port)
-            proxied.create_topic("replaced")
-            producer = Producer({"bootstrap.servers": proxied.bootstrap})
-            for number in range(100):
-                producer.produce("replaced", b"%d" % number)
-            assert producer.flush(30) == 0
-            config = KafkaConfig(
-                table="db.k", brokers=proxy.address, topics=("replaced",), group="g", format="JSONEachRow"
-            )
-            rule = proxy.add(Rule(Api.METADATA, Fate.NO_BROKERS))
-            # It holds for the first client alone.
-            replaced = partial(_after_first, lambda: proxy.remove(rule))
-            monkeypatch.setattr(fetching, "PolledConsumer", replaced(PolledConsumer))
-            whole = OffsetRange(topic="replaced", partition=0, start=0, end=100)
-            assert [each[3] for each in read(config, [whole])] == [b"%d" % number for number in range(100)]
-            assert rule.hits > 0
-        finally:
-            proxied.stop()
+    proxied.create_topic("replaced")
+    send_numbers(proxied, "replaced", range(100))
+    config = KafkaConfig(table="db.k", brokers=proxy.address, topics=("replaced",), group="g", format="JSONEachRow")
+    rule = proxy.add(Rule(Api.METADATA, Fate.NO_BROKERS))
+    # It holds for the first client alone.
+    made = Made(PolledConsumer, before_next=lambda: proxy.remove(rule))
+    monkeypatch.setattr(fetching, "PolledConsumer", made)
+    assert numbers_read(config, 0, 100) == list(range(100))
+    assert rule.hits > 0
+    assert len(made.clients) == 2
 
 
-def _after_first(act: Callable[[], None], make: Callable[[Any], PolledConsumer]) -> Callable[[Any], PolledConsumer]:
-    """Return a function that makes a client, after the act from the second one on."""
-    made: list[PolledConsumer] = []
+class Made:
+    """Makes clients, and retains them; from the second one on after an act."""
 
-    def made_after(settings: Any) -> PolledConsumer:
-        if made:
-            act()
-        made.append(make(settings))
-        return made[-1]
+    def __init__(
+        self, make: Callable[[Any], PolledConsumer], *, before_next: Callable[[], None] = lambda: None
+    ) -> None:
+        self._make, self.before_next = make, before_next
+        self.clients: list[PolledConsumer] = []
 
-    return made_after
+    def __call__(self, settings: Any) -> PolledConsumer:
+        if self.clients:
+            self.before_next()
+        self.clients.append(self._make(settings))
+        return self.clients[-1]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """The clients that open clients make."""
+    made = Made(PolledConsumer)
+    monkeypatch.setattr(open_client, "PolledConsumer", made)
+    return made
+
+
+@pytest.fixture
+def client() -> Iterator[OpenClient]:
+    made = OpenClient(SystemClock(), lambda: None)
+    yield made
+    made.close()
+
+
+def test_an_open_client_reads_each_round_from_its_own_position(
+    broker: Broker, topics: list[str], client: OpenClient, made: Made
+) -> None:
+    """Rounds end before the messages do, so the client has always fetched more than it gave; some are read again, as
+    after a commit that failed, and some topic partitions are left out.
+    """
+    wanted = expected(broker, topics)
+    ends = {each[:2]: each[2] + 1 for each in wanted}
+    config = config_of(broker, topics, isolation="read_committed")
+    left, found, chance = dict.fromkeys(ends, 0), list[Message](), random.Random(7)
+    while left:
+        ranges = [
+            OffsetRange(topic=t, partition=p, start=start, end=min(ends[t, p], start + chance.randrange(1, 900)))
+            for (t, p), start in left.items()
+            if chance.random() < 0.8
+        ]
+        for is_last in [False] * chance.randrange(3) + [True]:
+            again = read(config, ranges, by=client.fetch)
+            bounds = {(each.topic, each.partition): range(each.start, each.end) for each in ranges}
+            assert again == [each for each in wanted if each[2] in bounds.get(each[:2], ())]
+            found += again if is_last else []
+        left |= {(each.topic, each.partition): each.end for each in ranges}
+        left = {partition: start for partition, start in left.items() if start < ends[partition]}
+    assert sorted(found, key=lambda message: message[:3]) == wanted
+    assert len(made.clients) == 1
+
+
+def test_an_open_client_that_does_not_answer_any_more_is_replaced(
+    proxied: Broker, proxy: KafkaProxy, client: OpenClient, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", (2.0, 30.0))
+    proxied.create_topic("silent")
+    send_numbers(proxied, "silent", range(100))
+    config = KafkaConfig(table="db.k", brokers=proxy.address, topics=("silent",), group="g", format="JSONEachRow")
+    assert numbers_read(config, 0, 40, by=client.fetch) == list(range(40))
+    rule = proxy.add(Rule(Api.FETCH, Fate.DROP))
+    made.before_next = lambda: proxy.remove(rule)
+    assert numbers_read(config, 40, 70, by=client.fetch) == list(range(40, 70))
+    assert rule.hits > 0
+    # The new one stays.
+    assert numbers_read(config, 70, 100, by=client.fetch) == list(range(70, 100))
+    assert len(made.clients) == 2
+
+
+def test_an_open_client_goes_on_after_its_broker_was_away_and_its_topic_made_anew(
+    proxied: Broker, proxy: KafkaProxy, client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", (1.0, 30.0))
+    proxied.create_topic("anew")
+    send_numbers(proxied, "anew", range(100))
+    config = config_of(proxied, ["anew"])
+    assert numbers_read(config, 0, 50, by=client.fetch) == list(range(50))
+    proxied.restart()
+    proxy.connect(proxied.proxied_port)
+    assert numbers_read(config, 50, 100, by=client.fetch) == list(range(50, 100))
+    proxied.delete_topic("anew")
+    proxied.create_topic("anew")
+    send_numbers(proxied, "anew", range(1_000, 1_030))
+    with pytest.raises(OffsetGapError):
+        numbers_read(config, 100, 110, by=client.fetch)
+    assert numbers_read(config, 0, 30, by=client.fetch) == list(range(1_000, 1_030))

@@ -114,7 +114,7 @@ def test_rounds_beyond_those_that_run_at_once_are_sparks(cell: Cell, monkeypatch
 
 def test_a_round_that_has_written_a_file_stays_here(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's task would write a file of the same name."""
-    monkeypatch.setattr(here, "_BYTES_MAX", 100)
+    monkeypatch.setattr(here, "_BYTES_MAX", 500)
     monkeypatch.setattr(source, "HELD_BYTES_MAX", 1)
     facts = run(cell)
     assert len(facts.parts) > 1

@@ -252,6 +252,9 @@ class ResidentConsumer:
         self._failing.record_commit(refusing=facts.refusing)
         self._compiled.record_commit()
         self._position.advance(ranges)
+        if self._is_behind:
+            # The client is still busy with what it requested beyond the round; a new one begins at once.
+            self._client.close()
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
 

@@ -47,7 +47,7 @@ class OpenClient:
     def fetch(
         self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, has_headers: bool
     ) -> Iterator[Fetched]:
-        """As kafka.fetch, with the client that is open; all calls have the same settings."""
+        """Yield messages as `fetch` does, by the client that is open; all calls have the same settings."""
         return fetch(
             clock,
             config,

@@ -21,6 +21,7 @@ from tilth.ingest.consumer import task as consumer_task
 from tilth.ingest.consumer.calls import ORDER_DECODER, BeginGranted, ViewOrder
 from tilth.ingest.consumer.task import REFUSALS_MAX, ResidentConsumer
 from tilth.ingest.kafka.metadata import Offset, PartitionEnd
+from tilth.ingest.kafka.open_client import OpenClient
 from tilth.ingest.rounds.round import RoundFacts, RoundJob, WrittenTo
 from tilth.ingest.service.consumers import Consumers
 from tilth.ingest.service.definitions import Definitions
@@ -75,6 +76,8 @@ class Rounds(World):
         context = replace(consume_context(self), dispatcher=cast(Any, FakeDispatcher()), root=self.roots)
         self.consumers = Consumers(context, Reporter(self.clock, EventLog(events_max=10), self.k), self.k)
         self.end = 0
+        #: Number of messages that the broker offers at a time.
+        self.offered = 1
         #: Step that runs in each round after its files were written.
         self.meanwhile: Callable[[], None] = lambda: None
         self.over = threading.Event()
@@ -160,7 +163,7 @@ class Rounds(World):
 
 
 class FakeBroker:
-    """Broker that offers one message at a time; the consumer ends after the last one."""
+    """Broker that offers a few messages at a time; the consumer ends after the last one."""
 
     def __init__(self, world: Rounds) -> None:
         self._world = world
@@ -170,7 +173,11 @@ class FakeBroker:
         if isinstance(partitions, Mapping):
             if partitions[PARTITION] >= end:
                 self._world.over.set()
-            return {PARTITION: PartitionEnd(stable=Offset(min(end, partitions[PARTITION] + 1)), high=Offset(end))}
+            return {
+                PARTITION: PartitionEnd(
+                    stable=Offset(min(end, partitions[PARTITION] + self._world.offered)), high=Offset(end)
+                )
+            }
         return {PARTITION: PartitionEnd(stable=Offset(end), high=Offset(end))}
 
     def topic_ids(self) -> dict[str, str]:
@@ -206,6 +213,21 @@ def test_each_round_writes_to_the_replicas_of_its_begin(world: Rounds) -> None:
     assert (two, four, five) == (1, 5, 2)
     notes = {(note.replica, note.file is None) for note in world.catalog.copies.of(world.u)}
     assert notes == {(1, True), (2, True), (2, False)}
+
+
+def test_the_open_client_ends_with_each_round_that_leaves_messages(
+    world: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.k = msgspec.structs.replace(world.k, settings=SETTINGS | {"kafka_max_block_size": "1"})
+    world.offered = 10
+    closed: list[int] = []
+    monkeypatch.setattr(OpenClient, "close", lambda _: closed.append(world.catalog.offsets.of(world.k.uuid)[PARTITION]))
+    world.consume(3)
+    # The last one left none, and its client ends with the consumer.
+    assert closed == [1, 2, 3]
+    world.offered = 1
+    world.consume(3)
+    assert closed == [1, 2, 3, 6]
 
 
 def test_a_round_of_a_server_that_has_not_heard_is_refused_and_done_again(world: Rounds) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.ingest.policy.assignment import assign, consumer_count
-from tilth.ingest.policy.ranges import backlog, message_budget, plan_round, split_ranges, task_count
+from tilth.ingest.policy.ranges import backlog, is_small, message_budget, plan_round, split_ranges, task_count
 from tilth.model.offset import OffsetRange, TopicPartition
 
 A, B, C = (TopicPartition("t", p) for p in range(3))
@@ -33,6 +33,16 @@ def test_every_partition_has_one_consumer(consumers: int) -> None:
     shares = assign(consumers=consumers, partitions=topics)
     partitions = [partition for share in shares for partition in share]
     assert len(partitions) == len(set(partitions)) == 19
+
+
+def test_oracle_small_rounds() -> None:
+    def is_so(*counts: int, message_bytes: float) -> bool:
+        ranges = [OffsetRange(topic="t", partition=p, start=7, end=7 + count) for p, count in enumerate(counts)]
+        return is_small(ranges, message_bytes=message_bytes)
+
+    assert is_so(4_000, 96, message_bytes=256)
+    assert not is_so(4_000, 97, message_bytes=1)
+    assert not is_so(4_000, 96, message_bytes=257)
 
 
 def test_oracle_stored_offset_is_the_next_one() -> None:
