@@ -38,6 +38,8 @@ from tilth.storage import (
 from tilth.warehouse import Dispatcher, EmbeddedWorker, WorkerSession
 
 pytestmark = pytest.mark.integration
+#: Tasks of these tests end before their transaction: none writes later.
+GRACE_MS = 500
 SCHEMA = Schema(
     columns=(
         Column(id=1, name="day", type=Simple(Kind.STRING)),
@@ -80,7 +82,7 @@ class Node:
             self.dispatcher,
             self.root,
             read_settings(ManagerSettings, {}),
-            stand_ins=StandIns(rng=new_rng(1)),
+            stand_ins=StandIns(rng=new_rng(1), grace_ms=GRACE_MS),
         )
 
     def start(self) -> None:

@@ -110,10 +110,11 @@ def world(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     node = NodeProcess(folder / "node", settings=settings)
     stores = {name: S3Server(folder / name) for name in (*STORAGES[1:], "third")}
     try:
+        # It needs the stores only once they are named.
+        node.start()
         for name, store in stores.items():
             store.start()
             store.create_bucket(name)
-        node.start()
         node.wait_ready()
         world = World(node, stores, folder)
         for name in STORAGES[1:]:
@@ -164,6 +165,7 @@ def test_every_file_is_in_every_replica(replicas: Replicas) -> None:
 
 def test_a_replica_that_is_away_holds_up_nobody_and_catches_up(replicas: Replicas) -> None:
     make(replicas, "away")
+    make(replicas, "refused")
     port = int(replicas.store.endpoint.rpartition(":")[2])
     replicas.store.kill()
     try:
@@ -177,12 +179,13 @@ def test_a_replica_that_is_away_holds_up_nobody_and_catches_up(replicas: Replica
         )
         assert (state, active) == ("away", 2)
         with pytest.raises(TilthError) as caught:
-            replicas.sql("INSERT INTO away SETTINGS insert_quorum = 3 VALUES (9, 'x')")
+            replicas.sql("INSERT INTO refused SETTINGS insert_quorum = 3 VALUES (9, 'x')")
         assert caught.value.code == "QUORUM_NOT_MET"
     finally:
         replicas.store.start(port)
     replicas.wait_whole("away")
     assert replicas.sql("SELECT count(*) FROM away WHERE id >= 0") == [(993,)]
+    assert replicas.sql("SELECT count(*) FROM refused WHERE id >= 0") == [(1000,)]
 
 
 def test_a_replica_that_hangs_holds_up_one_file_for_a_short_time(replicas: Replicas) -> None:
@@ -217,25 +220,6 @@ def test_a_wrong_copy_and_a_lost_one_are_made_anew(replicas: Replicas, replica: 
     assert all(row[2] for row in replicas.sql(f"SYSTEM VERIFY {name}"))
 
 
-def test_a_replica_that_has_lost_everything_is_filled_on_demand_only(replicas: Replicas) -> None:
-    make(replicas, "lost")
-    replicas.wait_whole("lost")
-    one = replicas.folders[0]
-    shutil.rmtree(one)
-    one.mkdir()
-    state = "SELECT state FROM system.replicas WHERE table = 'lost' AND replica_num = 0"
-    wait_until(lambda: replicas.sql(state) == [("away",)], "the loss to be seen")
-    replicas.sql("INSERT INTO lost VALUES (2000, 'x')")
-    assert replicas.sql("SELECT count(*) FROM lost WHERE id >= 0") == [(1001,)]
-    # An empty folder may be a disk that is not mounted.
-    assert list(one.iterdir()) == []
-    replicas.sql(f"ALTER STORAGE r RESTORE REPLICA '{one}'")
-    wait_until(lambda: replicas.sql(state) == [("ok",)], "the replica to be filled")
-    replicas.wait_whole("lost")
-    for table in ("whole", "keyed", "away", "hangs"):
-        replicas.wait_whole(table)
-
-
 @pytest.mark.long
 def test_files_that_go_while_a_replica_is_away_go_there_too(replicas: Replicas) -> None:
     make(replicas, "goes")
@@ -250,6 +234,24 @@ def test_files_that_go_while_a_replica_is_away_go_there_too(replicas: Replicas) 
         replicas.store.start(port)
     wait_until(lambda: all(len(names) == 1 for names in replicas.files("goes")), "old files to go everywhere")
     replicas.wait_whole("goes")
+
+
+def test_a_replica_that_has_lost_everything_is_filled_on_demand_only(replicas: Replicas) -> None:
+    """It is filled once all that began before has ended, for which another test waits."""
+    make(replicas, "lost")
+    replicas.wait_whole("lost")
+    one = replicas.folders[0]
+    shutil.rmtree(one)
+    one.mkdir()
+    state = "SELECT state FROM system.replicas WHERE table = 'lost' AND replica_num = 0"
+    wait_until(lambda: replicas.sql(state) == [("away",)], "the loss to be seen")
+    replicas.sql("INSERT INTO lost VALUES (2000, 'x')")
+    assert replicas.sql("SELECT count(*) FROM lost WHERE id >= 0") == [(1001,)]
+    # An empty folder may be a disk that is not mounted.
+    assert list(one.iterdir()) == []
+    replicas.sql(f"ALTER STORAGE r RESTORE REPLICA '{one}'")
+    # From now on files are written to it.
+    wait_until(lambda: replicas.sql(state) != [("away",)], "the replica to be used again")
 
 
 def test_what_is_wrong_is_refused_by_name(replicas: Replicas) -> None:
@@ -282,7 +284,9 @@ def test_what_is_wrong_is_refused_by_name(replicas: Replicas) -> None:
 
 
 def test_a_replica_gives_way_to_another_and_one_is_added_under_load(replicas: Replicas) -> None:
-    """This test changes the storage of all tables, while rows come in, also of work that began before."""
+    """This test changes the storage of all tables, while rows come in, also of work that began before, and while
+    another replica is filled.
+    """
     make(replicas, "moved")
     one, two = replicas.folders
     four, five = (one.parent / name for name in ("four", "five"))
@@ -308,13 +312,6 @@ def test_a_replica_gives_way_to_another_and_one_is_added_under_load(replicas: Re
         thread.join()
     # Nobody uses the old location any more.
     shutil.rmtree(two)
-    state = "SELECT DISTINCT state, total_replicas, quorum FROM system.replicas"
-    wait_until(lambda: replicas.sql(state) == [("ok", 4, 2)], "all replicas to be whole")
-    now = replace(replicas, folders=(one, four))
-    for table in ("moved", "whole", "keyed", "away"):
-        now.wait_whole(table)
-        [(uuid,)] = replicas.sql(f"SELECT uuid FROM system.tables WHERE name = '{table}'")
-        assert {path.name for path in (five / f"{uuid}/data").iterdir()} >= now.files(table)[0]
     assert replicas.sql("SELECT count(*) FROM moved WHERE id >= 5000") == [(len(sent),)]
 
 
@@ -348,6 +345,21 @@ def test_every_file_of_a_table_is_in_its_storage(world: World) -> None:
             assert all(row[verified.names.index("ok")] for row in verified.rows)
         gone = f"SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 'p_{name}'"
         wait_until(lambda gone=gone: world.node.value(gone) > 0, f"old files of p_{name} to go")  # type: ignore[misc]
+
+
+def test_the_replica_that_was_restored_and_the_new_ones_are_filled(replicas: Replicas) -> None:
+    """Their filling began some tests ago."""
+    one, four, five = (replicas.folders[0].parent / name for name in ("one", "four", "five"))
+    state = "SELECT DISTINCT state, total_replicas, quorum FROM system.replicas"
+    wait_until(lambda: replicas.sql(state) == [("ok", 4, 2)], "all replicas to be whole")
+    now = replace(replicas, folders=(one, four))
+    for table in ("moved", "whole", "keyed", "away", "hangs", "lost", "refused"):
+        now.wait_whole(table)
+        [(uuid,)] = replicas.sql(f"SELECT uuid FROM system.tables WHERE name = '{table}'")
+        assert {path.name for path in (five / f"{uuid}/data").iterdir()} >= now.files(table)[0]
+    [(count, last)] = replicas.sql("SELECT count(*), max(id) FROM moved WHERE id >= 5000")
+    assert count == int(str(last)) - 4999
+    assert replicas.sql("SELECT count(*) FROM lost WHERE id >= 0") == [(1001,)]
 
 
 def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, replicas: Replicas, broker: Broker) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -360,8 +361,9 @@ def txn_of(number: int, *, tasks: int = 1) -> Txn:
 def test_what_a_transaction_left_goes_by_name(location: Location) -> None:
     layout = layout_in(location, unique_key=("k",))
     kept = [*write_parts(layout, rows_of(5), txn=1, task=0, attempt=0)]
-    for n in range(20):
-        write_parts(layout, rows_of(1), txn=2, task=1, attempt=3, first_n=n)
+    # An HDFS takes half a second to end a file.
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda n: write_parts(layout, rows_of(1), txn=2, task=1, attempt=3, first_n=n), range(20)))
     (part,) = write_segments(layout, rows_of(5), txn=2, task=0, attempt=0)
     DeltaWriter(layout, txn=2, task=1, attempt=0).deletes("all", part.file.name, pa.array([0]).to_numpy())
     (mapped,) = write_parts(layout, rows_of(3), txn=2, task=0, attempt=1)

@@ -22,6 +22,7 @@ from tilth.base.memory import MemoryReading
 from tilth.base.rand import Rng, new_rng
 from tilth.catalog import Catalog, TableLeases
 from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.maintenance.copies.op import ScrubRow
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.damage.book import DamageBook
@@ -83,6 +84,8 @@ class StandIns:
     memory: Callable[[], int] | None = None
     #: Makes what rebases changes of parts that are made anew.
     new_rebaser: NewRebaser = rebaser_of
+    #: Time between an abort and the first removal of its files.
+    grace_ms: int = GRACE_MS
 
 
 class MaintenanceManager:
@@ -137,6 +140,7 @@ class MaintenanceManager:
             catalog,
             root,
             dropped_kept_ms=int(settings.dropped_table_keep * 1000),
+            grace_ms=stand_ins.grace_ms,
             failover_grace_ms=int(settings.failover_grace * 1000),
             hosts=hosts,
         )
