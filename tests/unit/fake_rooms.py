@@ -47,8 +47,16 @@ class FakeRooms:
         return self._answered("run", text, database, dict(settings))
 
     def insert_text(
-        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str], origin: Origin
-    ) -> Answer:
+        self,
+        database: str,
+        table: str,
+        *,
+        input_format: str,
+        data: bytes,
+        settings: Mapping[str, str],
+        origin: Origin,
+        later: Callable[[Callable[[], Answer]], None] | None = None,
+    ) -> Answer | None:
         return self._answered("insert_text", database, table, input_format, data, dict(settings))
 
     def insert_arrow(
@@ -59,7 +67,8 @@ class FakeRooms:
         *,
         settings: Mapping[str, str],
         origin: Origin,
-    ) -> Answer:
+        later: Callable[[Callable[[], Answer]], None] | None = None,
+    ) -> Answer | None:
         return self._answered("insert_arrow", database, table, data(1 << 20).to_pylist(), dict(settings))
 
     def begin_write(

@@ -13,12 +13,12 @@ Tests: tests/unit/base/test_sources.py, tests/unit/ingest/test_library.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import cache
-from typing import Any, Generic, TypeVar
+from functools import cache, lru_cache
+from typing import Any, Generic, TypeVar, cast
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.secrets import HIDDEN
@@ -221,6 +221,19 @@ def read_settings(kind: type[T], given: Mapping[str, str], **others: Any) -> T:
         if name in known:
             values[known[name]] = setting_of(declared, known[name]).read(text)
     return kind(**values)
+
+
+def cached_settings(kind: type[T], given: Mapping[str, str]) -> T:
+    """Return what `read_settings` does. For dataclasses that nobody changes, of texts without secrets, such as the
+    settings of a table that each statement reads.
+    """
+    found = _read_cached(cast("Hashable", kind), tuple(given.items()))
+    return cast("T", found)
+
+
+@lru_cache(4096)
+def _read_cached(kind: Hashable, given: tuple[tuple[str, str], ...]) -> object:
+    return read_settings(cast("type[object]", kind), dict(given))
 
 
 #: The hint where no name is near.

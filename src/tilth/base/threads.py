@@ -1,7 +1,7 @@
 """A cached thread pool: idle threads are used again, and a new one is started where there is none.
 
-Covers: a thread for each job that is under way. Does not cover: how many jobs there may be (control/slots.py), results
-(server/threads.py).
+Covers: a thread for each job that is under way, one thread for many short jobs. Does not cover: how many jobs there
+may be (control/slots.py), results (server/threads.py).
 Always holds: no job waits for the end of another one; a thread that has been idle for `IDLE_SECONDS` ends. The next job
 goes to the thread that became idle last, so that threads which are not needed reach that time.
 """
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 #: Time after which an idle thread ends.
 IDLE_SECONDS = 10.0
@@ -56,3 +58,73 @@ class CachedThreadPool:
                         return
                 # `start` has chosen this thread: its job is about to come.
                 job = slot.get()
+
+
+class ShortJobs:
+    """Runs jobs that should be short in turn, on one thread of a pool. Safe to use from several threads.
+
+    A thread for each of them would cost more than the jobs: threads of Python wait for each other.
+    """
+
+    def __init__(self, pool: CachedThreadPool) -> None:
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], object]] = deque()
+        #: Number of the thread that runs the jobs now; a thread with another number ends with its job.
+        self._number = 0
+        self._is_running = False
+        #: Jobs that have begun, now and when `relieve` was called last.
+        self._begun = self._begun_before = 0
+
+    def start(self, job: Callable[[], object]) -> None:
+        """Run the job, which raises nothing, after those before it. Raises RuntimeError where the system has no thread
+        left.
+        """
+        with self._lock:
+            self._waiting.append(job)
+            if self._is_running:
+                return
+            self._is_running = True
+            number = self._number
+        try:
+            self._pool.start(partial(self._run, number))
+        except RuntimeError:
+            with self._lock:
+                self._is_running = False
+                self._waiting.remove(job)
+            raise
+
+    def relieve(self) -> bool:
+        """Let another thread go on where the same job has run since the last call; return whether jobs wait.
+
+        Whoever calls `start` calls it from time to time while jobs wait.
+        """
+        with self._lock:
+            if not self._waiting:
+                return False
+            is_late, self._begun_before = self._begun == self._begun_before, self._begun
+            if not is_late:
+                return True
+            self._number += 1
+            number = self._number
+        try:
+            self._pool.start(partial(self._run, number))
+        except RuntimeError:
+            with self._lock:
+                # The present thread goes on when its job ends.
+                self._number -= 1
+        return True
+
+    def _run(self, number: int) -> None:
+        while True:
+            with self._lock:
+                if number != self._number:
+                    return
+                if not self._waiting:
+                    self._is_running = False
+                    return
+                job = self._waiting.popleft()
+                self._begun += 1
+            job()
+            # An idle thread must not keep the objects of its last job alive.
+            del job

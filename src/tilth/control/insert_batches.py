@@ -2,29 +2,31 @@
 
 Covers: which inserts share a batch, who waits, who stores the batch. Does not cover: storing
 (statements/inserts/insert.py).
-Always holds: the thread of the first insert of a batch waits for the others and starts the storing of all; one batch of
-a table is stored at a time, on a thread of its own, while the next one gathers; every insert gets its own answer, also
-when its batch fails and when the server stops. An insert that is cancelled before its batch is being stored is not
-stored; later its answer is that of its batch, and if that lasts long, the outcome is unknown.
+Always holds: one thread stores the batches of a table, one after the other, while the next one gathers; every insert
+gets its own answer, once, also when its batch fails and when the server stops. An insert that is cancelled before its
+batch is being stored is not stored; later its answer is that of its batch, and if that lasts long, the outcome is
+unknown.
 
-    idle --first insert--> gathering --time is over, or full--> working --done, others came--> gathering
+    idle --first insert--> gathering --time is over, or full--> storing --others came--> gathering
      ^                                                             |
-     +-----------------------------------------------done, nobody--+
+     +---------------------------------------nobody has come-------+
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from tilth.base.cancel import current, raise_if_cancelled, reaching
+from tilth.base.cancel import current, working_under
 from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.logs import Log
@@ -33,7 +35,7 @@ from tilth.base.threads import CachedThreadPool
 from tilth.catalog import LabelTakenError, TooManyPartsError
 from tilth.model.table import TableDef
 
-#: Interval at which a leader checks whether its batch is full.
+#: Interval at which a thread that gathers checks whether its batch is full.
 POLL_SECONDS = 0.005
 #: Maximum wait of a stopping server for inserts under way.
 STOP_SECONDS_MAX = 30.0
@@ -99,51 +101,40 @@ class Waiting:
 
 @dataclass(slots=True)
 class Gathering:
-    """The inserts of one table that wait. Pure: who leads and what is taken."""
+    """The inserts of one table that wait for their batch. Pure: which of them share it, and when it begins."""
 
     waiting: deque[Waiting] = field(default_factory=deque)
-    is_working: bool = False
-
-    def arrive(self, insert: Waiting) -> bool:
-        """Return true if the new insert leads the next batch."""
-        self.waiting.append(insert)
-        return not self.is_working and len(self.waiting) == 1
 
     def seconds_left(self, now: float) -> float:
-        """Seconds that the leader still waits; 0: waiting gains nothing."""
+        """Seconds until the next batch begins; 0: waiting gains nothing."""
         batch = self._next_batch()
         if len(batch) < len(self.waiting) or _is_full(batch):
             return 0.0
         return max(0.0, min(each.arrived + each.limits.wait_seconds for each in batch) - now)
 
     def begin_batch(self) -> list[Waiting]:
-        """Remove and return the next batch, which is stored now; the leader's insert is the first in it."""
-        assert not self.is_working
+        """Remove and return the next batch, which is stored now."""
         batch = self._next_batch()
         for _ in batch:
             self.waiting.popleft()
-        self.is_working = True
         return batch
-
-    def done(self) -> int | None:
-        """End the batch; return the insert that leads the next one, if there is one."""
-        self.is_working = False
-        return self.waiting[0].id if self.waiting else None
-
-    def withdraw(self, insert: Waiting) -> int | None:
-        """Remove an insert; return the one that leads instead, if it led and others wait."""
-        has_led = not self.is_working and self.waiting[0] is insert
-        self.waiting.remove(insert)
-        return self.waiting[0].id if has_led and self.waiting else None
 
     def _next_batch(self) -> list[Waiting]:
         """The longest run from the front whose inserts may share files, up to a full batch."""
         batch: list[Waiting] = []
+        labels: set[str] = set()
+        rows = size = 0
+        rows_max = bytes_max = math.inf
         for insert in self.waiting:
-            fits = not batch or (insert.shape == batch[0].shape and not _is_full(batch))
-            if not fits or (insert.label and any(each.label == insert.label for each in batch)):
+            if batch and (insert.shape != batch[0].shape or rows >= rows_max or size >= bytes_max):
                 break
+            if insert.label in labels:
+                break
+            if insert.label:
+                labels.add(insert.label)
             batch.append(insert)
+            rows, size = rows + insert.rows, size + insert.bytes
+            rows_max, bytes_max = min(rows_max, insert.limits.rows_max), min(bytes_max, insert.limits.bytes_max)
         return batch
 
 
@@ -174,28 +165,47 @@ class InsertStats:
 
 
 class _Ticket(Generic[T]):
-    """One insert with its bringer, who sleeps until it leads, is answered or is cancelled."""
+    """One insert, until it has its answer."""
 
     id = ""
 
-    def __init__(self, insert: Waiting, offered: OfferedInsert[T]) -> None:
+    def __init__(
+        self,
+        insert: Waiting,
+        offered: OfferedInsert[T],
+        answer: Callable[[TilthError | None], None],
+        cancel: Callable[[_Ticket[T]], None],
+    ) -> None:
         self.insert = insert
         self.offered = offered
-        #: Something of the following has changed.
-        self.changed = threading.Event()
-        self.is_leading = False
+        #: Cancellation of its statement.
+        self.cancellation = current.get()
+        #: It has its answer, or is about to get it.
+        self.is_answered = threading.Event()
         self.is_started = False
         self.is_cancelled = False
-        self.answered = threading.Event()
+        #: Error of its own, where its batch was stored one by one.
         self.error: TilthError | None = None
+        self._answer = answer
+        self._cancel = cancel
+        self._lock = threading.Lock()
 
-    def answer(self) -> None:
-        self.answered.set()
-        self.changed.set()
+    def answer(self, error: TilthError | None) -> None:
+        """Give the answer, unless it was given before."""
+        with self._lock:
+            if self.is_answered.is_set():
+                return
+            self.is_answered.set()
+        if self.cancellation is not None:
+            self.cancellation.let_go(self)
+        self._answer(error)
+
+    def cancel_error(self) -> TilthError | None:
+        """Reason why its statement was cancelled."""
+        return None if self.cancellation is None else self.cancellation.error
 
     def cancel(self) -> None:
-        self.is_cancelled = True
-        self.changed.set()
+        self._cancel(self)
 
     def abandon(self) -> None:
         """Does nothing: `SETTLE_SECONDS` bounds the wait."""
@@ -210,8 +220,10 @@ class InsertBatches(Generic[T]):
         self._ids = count()
         self._lock = threading.Lock()
         self._quiet = threading.Condition(self._lock)
+        #: Tables whose inserts are gathered or stored; each has a thread.
         self._tables: dict[str, Gathering] = {}
         self._tickets: dict[int, _Ticket[T]] = {}
+        self._unanswered = 0
         self._is_stopping = False
         self._inserts = self._batches = 0
         self._streamed = self._streamed_bytes = 0
@@ -219,6 +231,31 @@ class InsertBatches(Generic[T]):
     def add(self, table: str, offered: OfferedInsert[T], *, shape: object, label: str, limits: BatchLimits) -> None:
         """Return when the insert is committed; raises what refused it, why its statement was cancelled before it was
         stored, and UnknownOutcomeError (INSERT_OUTCOME_UNKNOWN).
+        """
+        answered, errors = threading.Event(), list[TilthError]()
+
+        def note(error: TilthError | None) -> None:
+            if error is not None:
+                errors.append(error)
+            answered.set()
+
+        self.offer(table, offered, shape=shape, label=label, limits=limits, answer=note)
+        answered.wait()
+        for error in errors:
+            raise error
+
+    def offer(
+        self,
+        table: str,
+        offered: OfferedInsert[T],
+        *,
+        shape: object,
+        label: str,
+        limits: BatchLimits,
+        answer: Callable[[TilthError | None], None],
+    ) -> None:
+        """Add the insert to a batch. `answer` gets None when it is committed, or what `add` raises, on another thread;
+        one that gets an error may wait as long as it likes. Raises UnavailableError when the server stops.
         """
         insert = Waiting(
             id=next(self._ids),
@@ -229,23 +266,21 @@ class InsertBatches(Generic[T]):
             limits=limits,
             arrived=self._clock.monotonic(),
         )
-        ticket = _Ticket(insert, offered)
+        ticket = _Ticket(insert, offered, partial(self._give, answer), partial(self._cancel, table))
+        if ticket.cancellation is not None:
+            ticket.cancellation.hand_over(ticket)
         with self._lock:
-            if self._is_stopping:
-                raise UnavailableError("the server is stopping", hint="nothing was stored; try again at another server")
-            self._tickets[insert.id] = ticket
-            ticket.is_leading = self._tables.setdefault(table, Gathering()).arrive(insert)
-        if ticket.is_leading:
-            ticket.changed.set()
-        with reaching(ticket):
-            try:
-                self._wait(table, ticket)
-            except BaseException:
-                self._withdraw(table, ticket)
-                raise
-        if ticket.error is not None:
-            # Each has an exception of its own: a raised one is changed by whoever raises it.
-            raise copy.copy(ticket.error) from ticket.error
+            is_refused, is_cancelled = self._is_stopping, ticket.is_cancelled
+            self._unanswered += not is_refused
+            is_first = not (is_refused or is_cancelled) and self._register(table, ticket)
+        if is_refused:
+            if ticket.cancellation is not None:
+                ticket.cancellation.let_go(ticket)
+            raise UnavailableError("the server is stopping", hint="nothing was stored; try again at another server")
+        if is_cancelled:
+            ticket.answer(ticket.cancel_error())
+        elif is_first:
+            self._start(lambda: self._store_all(table))
 
     def stats(self) -> InsertStats:
         with self._lock:
@@ -266,92 +301,63 @@ class InsertBatches(Generic[T]):
         """Accept no more inserts, and wait until the accepted ones are answered."""
         with self._quiet:
             self._is_stopping = True
-            self._quiet.wait_for(lambda: not self._tickets, STOP_SECONDS_MAX)
+            self._quiet.wait_for(lambda: not self._unanswered, STOP_SECONDS_MAX)
 
-    def _wait(self, table: str, ticket: _Ticket[T]) -> None:
-        """Wait until the insert is answered; lead its batch when it is the first one that waits."""
-        while not ticket.answered.is_set():
-            ticket.changed.wait()
-            ticket.changed.clear()
-            if ticket.is_cancelled:
-                if self._withdraw(table, ticket):
-                    raise_if_cancelled()
-                if not self._clock.wait(ticket.answered, SETTLE_SECONDS):
-                    hint = "check whether the rows are there before you send them again; with an insertion_label, "
-                    why = self._why_cancelled()
-                    raise UnknownOutcomeError.coded(
-                        "INSERT_OUTCOME_UNKNOWN",
-                        "the insert was cancelled while its rows were being stored; "
-                        "it is not known whether they are in",
-                        reason=why,
-                        hint=f"{hint}sending them again is always safe",
-                    )
-            elif ticket.is_leading and not ticket.is_started:
-                self._lead(table, ticket)
+    def _register(self, table: str, ticket: _Ticket[T]) -> bool:
+        """Let the insert wait for its batch; return whether its table needs a thread. Hold the lock."""
+        is_first = table not in self._tables
+        self._tables.setdefault(table, Gathering()).waiting.append(ticket.insert)
+        self._tickets[ticket.insert.id] = ticket
+        return is_first
 
-    def _why_cancelled(self) -> str:
-        cancellation = current.get()
-        return "" if cancellation is None or cancellation.error is None else str(cancellation.error)
-
-    def _withdraw(self, table: str, ticket: _Ticket[T]) -> bool:
-        """Forget the insert, unless its batch is being stored or done; return whether it was forgotten."""
-        with self._quiet:
-            if ticket.is_started or ticket.insert.id not in self._tickets:
-                return False
-            gathering = self._tables[table]
-            self._appoint(table, gathering.withdraw(ticket.insert))
-            del self._tickets[ticket.insert.id]
-            self._quiet.notify_all()
-            return True
-
-    def _appoint(self, table: str, leader: int | None) -> None:
-        """Name the next leader; None: nobody leads now. Hold the lock."""
-        if leader is not None:
-            self._tickets[leader].is_leading = True
-            self._tickets[leader].changed.set()
-        elif not self._tables[table].waiting and not self._tables[table].is_working:
-            del self._tables[table]
-
-    def _lead(self, table: str, ticket: _Ticket[T]) -> None:
-        """Wait for others, and start the storing of all."""
-        self._gather(table, ticket)
-        with self._lock:
-            if ticket.is_cancelled:
-                # Its thread sees that next, and another one leads.
-                return
-            batch = [self._tickets[insert.id] for insert in self._tables[table].begin_batch()]
-            for each in batch:
-                each.is_started = True
-            self._inserts += len(batch)
-            self._batches += 1
-        # The rows are those of others too: whichever statement is cancelled, the batch is stored.
+    def _start(self, job: Callable[[], None]) -> None:
+        """Run the job on another thread, or on this one where the system has no thread left."""
         try:
-            self._threads.start(lambda: self._run(table, batch))
+            self._threads.start(job)
         except RuntimeError:
-            # The system has no thread left.
-            self._run(table, batch)
+            # The rows are those of others too: whichever statement is cancelled, they are stored.
+            with working_under(None):
+                job()
 
-    def _run(self, table: str, batch: Sequence[_Ticket[T]]) -> None:
-        error: TilthError | None = None
-        try:
-            error = self._store_batch(batch)
-        # Any error, as a panic of a library in Rust, may come after the commit; all who wait get an answer.
-        except BaseException as broken:
-            error = UnknownOutcomeError(
-                "the storing of this batch of inserts was interrupted",
-                reason=f"{type(broken).__name__}: {broken}",
-                hint="check whether the rows are there before you send them again",
-            )
-            _log.error("insert_batch_interrupted", inserts=len(batch), error=broken)
-        finally:
-            self._answer(table, batch, error)
-
-    def _gather(self, table: str, ticket: _Ticket[T]) -> None:
-        while not ticket.is_cancelled:
+    def _store_all(self, table: str) -> None:
+        """Store batches of the table until nobody waits."""
+        while batch := self._next_batch(table):
+            try:
+                error = self._store_batch(batch)
+            # Any error, as a panic of a library in Rust, may come after the commit; all who wait get an answer.
+            except BaseException as broken:
+                error = UnknownOutcomeError(
+                    "the storing of this batch of inserts was interrupted",
+                    reason=f"{type(broken).__name__}: {broken}",
+                    hint="check whether the rows are there before you send them again",
+                )
+                _log.error("insert_batch_interrupted", inserts=len(batch), error=broken)
             with self._lock:
-                left = self._tables[table].seconds_left(self._clock.monotonic())
+                is_last = not self._tables[table].waiting
+                for ticket in batch:
+                    del self._tickets[ticket.insert.id]
+            if is_last:
+                self._answer_all(batch, error)
+            else:
+                # The next batch need not wait for the answers of this one.
+                self._start(partial(self._answer_all, batch, error))
+
+    def _next_batch(self, table: str) -> list[_Ticket[T]]:
+        """Wait for the next batch and begin it; none: nobody waits, and the table has no thread any more."""
+        while True:
+            with self._lock:
+                gathering = self._tables[table]
+                if not gathering.waiting:
+                    del self._tables[table]
+                    return []
+                left = gathering.seconds_left(self._clock.monotonic())
                 if self._is_stopping or not left:
-                    return
+                    batch = [self._tickets[insert.id] for insert in gathering.begin_batch()]
+                    for ticket in batch:
+                        ticket.is_started = True
+                    self._inserts += len(batch)
+                    self._batches += 1
+                    return batch
             self._clock.sleep(min(left, POLL_SECONDS))
 
     def _store_batch(self, batch: Sequence[_Ticket[T]]) -> TilthError | None:
@@ -374,12 +380,58 @@ class InsertBatches(Generic[T]):
             return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}")
         return None
 
-    def _answer(self, table: str, batch: Sequence[_Ticket[T]], error: TilthError | None) -> None:
-        with self._quiet:
-            next_leader = self._tables[table].done()
-            for ticket in batch:
-                ticket.error = ticket.error or error
+    def _answer_all(self, batch: Sequence[_Ticket[T]], batch_error: TilthError | None) -> None:
+        for ticket in batch:
+            error = ticket.error or batch_error
+            if error is not None:
+                # Each has an exception of its own: a raised one is changed by whoever raises it.
+                own = copy.copy(error)
+                own.__cause__ = error
+                error = own
+            ticket.answer(error)
+
+    def _give(self, answer: Callable[[TilthError | None], None], error: TilthError | None) -> None:
+        """Give an answer; an error on a thread of its own, for the insert may be tried again."""
+
+        def give() -> None:
+            try:
+                answer(error)
+            # The others of the batch get their answers all the same.
+            except BaseException as broken:
+                _log.error("insert_not_answered", error=broken)
+            with self._quiet:
+                self._unanswered -= 1
+                if not self._unanswered:
+                    self._quiet.notify_all()
+
+        if error is None:
+            give()
+        else:
+            self._start(give)
+
+    def _cancel(self, table: str, ticket: _Ticket[T]) -> None:
+        """Forget the insert, unless its batch is being stored: then the outcome of the batch is its own."""
+        with self._lock:
+            ticket.is_cancelled = True
+            is_waiting = not ticket.is_started and ticket.insert.id in self._tickets
+            if is_waiting:
+                self._tables[table].waiting.remove(ticket.insert)
                 del self._tickets[ticket.insert.id]
-                ticket.answer()
-            self._appoint(table, next_leader)
-            self._quiet.notify_all()
+        if is_waiting:
+            ticket.answer(ticket.cancel_error())
+        elif ticket.is_started:
+            self._start(lambda: self._settle(ticket))
+
+    def _settle(self, ticket: _Ticket[T]) -> None:
+        """Wait for the outcome of a batch, for a while."""
+        if self._clock.wait(ticket.is_answered, SETTLE_SECONDS):
+            return
+        hint = "check whether the rows are there before you send them again; with an insertion_label, "
+        ticket.answer(
+            UnknownOutcomeError.coded(
+                "INSERT_OUTCOME_UNKNOWN",
+                "the insert was cancelled while its rows were being stored; it is not known whether they are in",
+                reason=ticket.cancel_error() or "",
+                hint=f"{hint}sending them again is always safe",
+            )
+        )

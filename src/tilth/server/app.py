@@ -59,7 +59,7 @@ from tilth.server.routing import Answering, App, Endpoint
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse, drop_answer
-from tilth.server.threads import CallThreads
+from tilth.server.threads import CallThreads, ResultLater
 from tilth.server.watch import Watches, read_watch
 from tilth.server.write_routes import OutsideWriting, WriteRoutes
 from tilth.statements.inserts.arrow_streams import read_rows
@@ -75,6 +75,8 @@ SHORT_CALLS_MAX = 8
 STATUS_CALLS_MAX = 32
 #: Bodies up to this size are always read: KILL QUERY is one.
 FREE_BODY_BYTES = 64 * KIB
+#: INSERTs with a body up to this size are prepared in turn: an INSERT costs less than a thread.
+SHORT_BODY_BYTES = 64 * KIB
 #: Time after which the connection of a statement's client is watched.
 UNWATCHED_SECONDS = 0.05
 #: An answer up to this size is sent as a whole, without a thread for each of its pieces.
@@ -114,6 +116,8 @@ In a shell: tilth sql --url THIS_ADDRESS
 """
 
 T = TypeVar("T")
+# Gets a function that makes the response, on another thread.
+ResponseLater = ResultLater[Response]
 
 
 class Statements(OutsideWriting, Protocol):
@@ -124,9 +128,17 @@ class Statements(OutsideWriting, Protocol):
     ) -> Answer: ...
 
     def insert_text(
-        self, database: str, table: str, *, input_format: str, data: bytes, settings: Mapping[str, str], origin: Origin
-    ) -> Answer:
-        """Add rows in one of the formats of INSERT .. FORMAT."""
+        self,
+        database: str,
+        table: str,
+        *,
+        input_format: str,
+        data: bytes,
+        settings: Mapping[str, str],
+        origin: Origin,
+        later: ResultLater[Answer] | None = None,
+    ) -> Answer | None:
+        """Add rows in one of the formats of INSERT .. FORMAT. `later` gets the answer where None is returned."""
 
     def insert_arrow(
         self,
@@ -136,8 +148,9 @@ class Statements(OutsideWriting, Protocol):
         *,
         settings: Mapping[str, str],
         origin: Origin,
-    ) -> Answer:
-        """Add rows; `data` reads them, and checks that they need at most its argument, in bytes."""
+        later: ResultLater[Answer] | None = None,
+    ) -> Answer | None:
+        """Add rows; `data` reads them, and checks that they need at most its argument, in bytes. `later`: as above."""
 
     def insert_body(
         self,
@@ -264,7 +277,7 @@ class _Api:
                 return await self._stream(request, origin, share, body, head, settings, database=database)
             text = _text(await receive_rest(request, body, share, self._context.settings.body_bytes_max))
 
-            def run() -> Response:
+            def run(_: ResponseLater | None) -> Response:
                 statements = self._context.statements
                 answer = statements.run(text, database=database, settings=settings, origin=origin, streams=True)
                 form = answer_format(answer.output_format) if answer.output_format else accepted_format(accept)
@@ -306,13 +319,17 @@ class _Api:
         with self._bodies.share() as share:
             body = await receive(request, origin, share, limits)
 
-            def run() -> Response:
+            def answered(answer: Answer) -> Response:
+                return _answer(answer, accepted_format(accept), origin)
+
+            def run(later: ResponseLater | None) -> Response | None:
+                settle = None if later is None else lambda get: later(lambda: answered(get()))
                 pieces = body.unpacked(encoding)
                 begin, is_whole = first_pieces(pieces, above, share.grow_to)
                 if not is_whole and not limits.streamed_from:
                     raise too_large(len(begin), above)
                 if not is_whole:
-                    answer = statements.insert_body(
+                    answer: Answer | None = statements.insert_body(
                         route_head(database, table, form),
                         chain((begin,), pieces),
                         bytes_max=self._context.settings.streamed_bytes_max,
@@ -321,14 +338,23 @@ class _Api:
                     )
                 elif form.is_arrow:
                     rows = partial(_arrow, begin)
-                    answer = statements.insert_arrow(database, table, rows, settings=settings, origin=origin)
+                    answer = statements.insert_arrow(
+                        database, table, rows, settings=settings, origin=origin, later=settle
+                    )
                 else:
                     answer = statements.insert_text(
-                        database, table, input_format=form.name, data=begin, settings=settings, origin=origin
+                        database,
+                        table,
+                        input_format=form.name,
+                        data=begin,
+                        settings=settings,
+                        origin=origin,
+                        later=settle,
                     )
-                return _answer(answer, accepted_format(accept), origin)
+                return None if answer is None else answered(answer)
 
-            return await self._run_statement(request, origin, share, run, body)
+            is_short = body.is_whole and len(body.begin) <= SHORT_BODY_BYTES
+            return await self._run_statement(request, origin, share, run, body, is_short=is_short)
 
     async def health(self, request: Request) -> Response:
         """The components, each `ok` or what is wrong with it; 200 when all are well, else 503 with the same body.
@@ -382,7 +408,7 @@ class _Api:
     ) -> Response:
         accept, pieces = request.headers.get("accept", ""), without_begin(body.pieces(), head.size)
 
-        def run() -> Response:
+        def run(_: ResponseLater | None) -> Response:
             answer = self._context.statements.insert_body(
                 head,
                 pieces,
@@ -400,17 +426,22 @@ class _Api:
         request: Request,
         origin: Origin,
         share: MemoryShare,
-        act: Callable[[], Response],
+        act: Callable[[ResponseLater | None], Response | None],
         body: ReceivedBody | None = None,
+        *,
+        is_short: bool = False,
     ) -> Response:
-        """Run it in a thread. A client that closes its connection cancels a statement that takes longer than
-        `UNWATCHED_SECONDS`. The thread may consume the rest of a body, and detects itself that the client leaves before
-        the end of the body; it uses the share to its end, also where this request is cancelled.
+        """Run it in a thread; a short one may be answered later, by its argument. A client that closes its connection
+        cancels a statement that takes longer than `UNWATCHED_SECONDS`. The thread may consume the rest of a body, and
+        detects itself that the client leaves before the end of the body; it uses the share to its end, also where this
+        request is cancelled.
         """
 
         def run() -> Response:
             with share.in_use():
-                return act()
+                response = act(None)
+            assert response is not None
+            return response
 
         async def watch() -> None:
             if body is not None:
@@ -425,6 +456,9 @@ class _Api:
             UNWATCHED_SECONDS, lambda: watching.append(asyncio.create_task(watch()))
         )
         try:
+            if is_short:
+                # Its bytes are reserved until this request has its answer.
+                return await self._threads.run_short(act, drop=drop_answer)
             if body is None or body.is_whole:
                 return await self._threads.run(run, drop=drop_answer)
             # Its thread calls back for the pieces of the body.

@@ -27,7 +27,7 @@ from tilth.clickhouse import dialect
 from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.names import table_of
 from tilth.control.context.rooms import Rooms
-from tilth.control.context.services import Call, Services
+from tilth.control.context.services import Call, Later, Services
 from tilth.control.insert_batches import InsertBatches, InsertStats
 from tilth.control.log_masking import LogMasking
 from tilth.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
@@ -66,6 +66,9 @@ from tilth.statements.operate.system import wait_stopped
 from tilth.statements.registry import FORMS, KINDS
 
 _log = Log("sql")
+
+# Gets, on another thread, a function that returns the answer to a statement, or raises why it failed.
+AnswerLater = Callable[[Callable[[], Answer]], None]
 
 
 class SqlEngine:
@@ -218,8 +221,9 @@ class SqlEngine:
         data: bytes,
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
-    ) -> Answer:
-        """Store rows given as text, as INSERT .. FORMAT does."""
+        later: AnswerLater | None = None,
+    ) -> Answer | None:
+        """Store rows given as text, as INSERT .. FORMAT does. `later`: as of `insert_arrow`."""
 
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertData"
@@ -229,7 +233,7 @@ class SqlEngine:
             statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
             return insert.insert_data(self._services, call, statement)
 
-        return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin)
+        return self._logged_later(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin, later)
 
     def insert_arrow(
         self,
@@ -239,8 +243,12 @@ class SqlEngine:
         *,
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
-    ) -> Answer:
-        """Store rows given as Arrow; columns are found by name. `data`: as of `insert.store_named`."""
+        later: AnswerLater | None = None,
+    ) -> Answer | None:
+        """Store rows given as Arrow; columns are found by name. `data`: as of `insert.store_named`.
+
+        `later`: gets the answer, where None is returned: an INSERT that shares a commit needs no thread meanwhile.
+        """
 
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertArrow"
@@ -250,7 +258,7 @@ class SqlEngine:
             target = table_of(self._services, call, Name(database, table), what="INSERT")
             return insert.store_named(self._services, call, target, data)
 
-        return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
+        return self._logged_later(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin, later)
 
     def begin_write(
         self,
@@ -347,6 +355,19 @@ class SqlEngine:
         self, text: str, database: str, act: Callable[[_Running], Outcome], origin: Origin | None = None
     ) -> Answer:
         """Run it and write a line of the query log, whatever comes of it. Log and errors are redacted."""
+        answer = self._logged_later(text, database, act, origin, None)
+        assert answer is not None
+        return answer
+
+    def _logged_later(
+        self,
+        text: str,
+        database: str,
+        act: Callable[[_Running], Outcome],
+        origin: Origin | None,
+        later: AnswerLater | None,
+    ) -> Answer | None:
+        """Run it as `_logged`; None: it is pending, and `later` gets the answer."""
         shown = redacted(text)
         hide_in_lines(shown.secrets)
         entry = Running(
@@ -359,15 +380,27 @@ class SqlEngine:
             span=tracing.begin("statement", parent="" if origin is None else origin.trace),
         )
         running = _Running(entry, shown)
-        outcome, error = Outcome(), None
+        if later is not None:
+            running.later = lambda settle: later(lambda: self._settled(running, settle))
         self._services.running.add(entry)
+        return self._answered(running, lambda: act(running))
+
+    def _settled(self, running: _Running, settle: Callable[[], Outcome]) -> Answer:
+        answer = self._answered(running, settle)
+        assert answer is not None
+        return answer
+
+    def _answered(self, running: _Running, act: Callable[[], Outcome]) -> Answer | None:
+        """Return the answer of a statement that is listed; None: its outcome is pending."""
+        entry, shown = running.entry, running.shown
+        outcome, error = Outcome(), None
         try:
             with (
                 working_under(entry.origin.cancellation),
                 log_context(query_id=entry.query_id),
                 tracing.using(entry.span),
             ):
-                outcome = act(running)
+                outcome = act()
         except TilthError as refused:
             shown.hide_in(refused)
             error = full_error(refused, folder=str(self._services.root)) or refused
@@ -387,8 +420,10 @@ class SqlEngine:
                 raise TilthError(message, error=type(defect).__name__) from None
             raise
         finally:
-            if outcome.stream is None:
+            if outcome.stream is None and not outcome.is_pending:
                 self._finish(running, outcome, outcome.table.num_rows, outcome.table.nbytes, error)
+        if outcome.is_pending:
+            return None
         return Answer(
             query_id=entry.query_id,
             columns=columns_of((outcome.stream or outcome.table).schema),
@@ -478,6 +513,7 @@ class _Running:
     shown: Redacted
     output_format: str | None = None
     is_logged: bool = True
+    later: Later | None = None
 
 
 def _check_may_change(running: _Running, is_read_only: bool) -> None:
@@ -500,6 +536,7 @@ def _call(running: _Running, database: str, given: Mapping[str, str], *, streams
         secrets=running.shown.secrets,
         streams=streams,
         client=running.entry.origin.shown,
+        later=running.later,
     )
 
 

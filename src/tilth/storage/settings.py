@@ -9,7 +9,7 @@ from tilth.base.settings import (
     SWITCH,
     SettingCheck,
     SettingGroup,
-    read_settings,
+    cached_settings,
     settings_of,
     table_setting,
     within,
@@ -105,9 +105,9 @@ TABLE_SETTINGS = SettingGroup(settings_of(StorageSettings))
 
 def insert_quorum(settings: Mapping[str, str]) -> int:
     """Return the copies that a table's settings require; 0: the storage's own quorum. Raises BadSettingError."""
-    return read_settings(StorageSettings, settings).insert_quorum
+    return cached_settings(StorageSettings, settings).insert_quorum
 
 
 def storage_settings(table: TableDef) -> StorageSettings:
     """Raises BadSettingError."""
-    return read_settings(StorageSettings, table.settings)
+    return cached_settings(StorageSettings, table.settings)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from tests.panics import PanicError
+from tests.waiting import wait_until
 from tilth.base.cancel import Cancellation, working_under
 from tilth.base.errors import (
     ConflictError,
@@ -39,48 +45,41 @@ def ids(batch: Sequence[Waiting]) -> list[int]:
     return [each.id for each in batch]
 
 
-def test_the_first_leads_and_waits_at_most_its_time() -> None:
-    gathering = Gathering()
-    assert gathering.arrive(insert(1))
-    assert not gathering.arrive(insert(2, arrived=0.004))
-    assert gathering.seconds_left(0.004) == pytest.approx(0.006)
-    assert gathering.seconds_left(0.02) == 0
-    assert ids(gathering.begin_batch()) == [1, 2]
+def gathering(*inserts: Waiting) -> Gathering:
+    return Gathering(deque(inserts))
 
 
-def test_while_one_batch_is_at_work_the_next_one_gathers() -> None:
-    gathering = Gathering()
-    gathering.arrive(insert(1))
-    gathering.begin_batch()
-    assert not gathering.arrive(insert(2))
-    assert not gathering.arrive(insert(3))
-    assert gathering.done() == 2
-    # Its time was over while it waited for the work before it.
-    assert gathering.seconds_left(0.5) == 0
-    assert ids(gathering.begin_batch()) == [2, 3]
-    assert gathering.done() is None
+def test_the_first_waits_at_most_its_time_and_the_others_with_it() -> None:
+    waiting = gathering(insert(1), insert(2, arrived=0.004))
+    assert waiting.seconds_left(0.004) == pytest.approx(0.006)
+    assert waiting.seconds_left(0.02) == 0
+    assert ids(waiting.begin_batch()) == [1, 2]
+    assert not waiting.waiting
 
 
 def test_a_full_batch_does_not_wait() -> None:
-    gathering = Gathering()
-    gathering.arrive(insert(1, rows=60))
-    assert gathering.seconds_left(0.0) > 0
-    gathering.arrive(insert(2, rows=40))
-    assert gathering.seconds_left(0.0) == 0
-    gathering.arrive(insert(3))
-    assert ids(gathering.begin_batch()) == [1, 2]
-    assert gathering.done() == 3
+    waiting = gathering(insert(1, rows=60))
+    assert waiting.seconds_left(0.0) > 0
+    waiting.waiting.append(insert(2, rows=40))
+    assert waiting.seconds_left(0.0) == 0
+    waiting.waiting.append(insert(3))
+    assert ids(waiting.begin_batch()) == [1, 2]
+    assert ids(waiting.begin_batch()) == [3]
+
+
+def test_the_strictest_limits_of_a_batch_count() -> None:
+    strict = replace(insert(2), limits=replace(LIMITS, rows_max=2))
+    assert ids(gathering(insert(1), strict, insert(3)).begin_batch()) == [1, 2]
+    small = replace(insert(2, rows=3), limits=replace(LIMITS, bytes_max=4))
+    assert ids(gathering(insert(1), small, insert(3)).begin_batch()) == [1, 2]
 
 
 def test_shapes_and_equal_labels_do_not_share_a_batch() -> None:
-    gathering = Gathering()
-    for each in (insert(1, label="a"), insert(2, label="b"), insert(3, label="a"), insert(4, shape=2)):
-        gathering.arrive(each)
-    assert gathering.seconds_left(0.0) == 0
+    waiting = gathering(insert(1, label="a"), insert(2, label="b"), insert(3, label="a"), insert(4, shape=2))
+    assert waiting.seconds_left(0.0) == 0
     batches = []
-    while gathering.waiting:
-        batches.append(ids(gathering.begin_batch()))
-        gathering.done()
+    while waiting.waiting:
+        batches.append(ids(waiting.begin_batch()))
     assert batches == [[1, 2], [3], [4]]
 
 
@@ -89,6 +88,7 @@ class Crowd:
 
     def __init__(self, store: Callable[[Sequence[str]], None] | None = None) -> None:
         self.clock = ManualClock()
+        self.limits = LIMITS
         self.batches = InsertBatches[str](self.clock)
         self.stored: list[list[str]] = []
         self.outcomes: dict[str, BaseException | None] = {}
@@ -117,7 +117,7 @@ class Crowd:
         self.outcomes[payload] = None
         offered = OfferedInsert(payload=payload, rows=1, bytes=1, store=self._stored)
         try:
-            self.batches.add("t", offered, shape=1, label=label, limits=LIMITS)
+            self.batches.add("t", offered, shape=1, label=label, limits=self.limits)
         # Also what ends a program.
         except BaseException as error:
             self.outcomes[payload] = error
@@ -231,15 +231,80 @@ def test_an_insert_that_is_cancelled_before_its_batch_is_at_work_is_not_stored()
     assert (crowd.batches._tables, crowd.batches._tickets) == ({}, {})
 
 
-def test_a_leader_that_is_cancelled_while_it_gathers_leaves_its_batch_to_the_next() -> None:
-    gathering = Gathering()
-    inserts = [insert(number) for number in (1, 2, 3)]
-    for each in inserts:
-        gathering.arrive(each)
-    assert gathering.withdraw(inserts[1]) is None
-    assert gathering.withdraw(inserts[0]) == 3
-    assert gathering.withdraw(inserts[2]) is None
-    assert gathering.arrive(insert(4)), "the table is idle again"
+def test_a_cancelled_insert_leaves_the_others_of_its_batch_and_an_idle_table() -> None:
+    crowd = Crowd()
+    crowd.may_store.set()
+    crowd.limits = replace(LIMITS, wait_seconds=math.inf)
+    first, one = cancelled(crowd, at="a")
+    second, two = cancelled(crowd, at="b")
+    first.cancel(cancel_reason())
+    one.join(10)
+    second.cancel(cancel_reason())
+    two.join(10)
+    assert [getattr(crowd.outcomes[each], "code", None) for each in "ab"] == ["QUERY_WAS_CANCELLED"] * 2
+    wait_until(lambda: not crowd.batches._tables, "the end of the table's thread")
+    crowd.limits = LIMITS
+    crowd.insert("c")
+    crowd.wait()
+    assert crowd.stored == [["c"]]
+
+
+def test_a_statement_that_was_cancelled_before_is_not_stored() -> None:
+    crowd, cancellation = Crowd(), Cancellation()
+    cancellation.cancel(cancel_reason())
+    offered = OfferedInsert(payload="a", rows=1, bytes=1, store=crowd._stored)
+    with working_under(cancellation), pytest.raises(ConflictError):
+        crowd.batches.add("t", offered, shape=1, label="", limits=LIMITS)
+    assert (crowd.stored, crowd.batches._tables, crowd.batches._tickets) == ([], {}, {})
+    crowd.batches.stop()
+
+
+def test_an_offered_insert_needs_no_thread_and_is_answered_once() -> None:
+    crowd = Crowd()
+    answers: list[tuple[str, TilthError | None]] = []
+    crowd.insert("first")
+    crowd.is_storing.wait(10)
+    before = threading.active_count()
+    for payload in "abcdefgh":
+        offered = OfferedInsert(payload=payload, rows=1, bytes=1, store=crowd._stored)
+        given = partial(lambda name, error: answers.append((name, error)), payload)
+        crowd.batches.offer("t", offered, shape=1, label="", limits=LIMITS, answer=given)
+    assert threading.active_count() == before
+    crowd.wait()
+    wait_until(lambda: len(answers) == 8, "the answers")
+    crowd.batches.stop()
+    assert answers == [(payload, None) for payload in "abcdefgh"]
+    assert crowd.stored == [["first"], list("abcdefgh")]
+
+
+def test_an_offered_insert_with_an_error_may_wait_and_holds_up_nobody() -> None:
+    """It may be tried again, in a batch of its own."""
+
+    def store(payloads: Sequence[str]) -> None:
+        if "bad" in payloads:
+            raise InvalidInputError("it is bad")
+
+    crowd, answers = Crowd(store), list[str]()
+    crowd.may_store.set()
+    again = OfferedInsert(payload="again", rows=1, bytes=1, store=crowd._stored)
+
+    def try_again(error: TilthError | None) -> None:
+        assert isinstance(error, InvalidInputError)
+        crowd.batches.add("t", again, shape=1, label="", limits=now)
+        answers.append("again")
+
+    def broken(error: TilthError | None) -> None:
+        answers.append("broken")
+        raise PanicError("an answer that cannot be given")
+
+    now = replace(LIMITS, wait_seconds=0.0)
+    for payload, answer in (("bad", try_again), ("good", broken), ("last", lambda _: answers.append("last"))):
+        offered = OfferedInsert(payload=payload, rows=1, bytes=1, store=crowd._stored)
+        crowd.batches.offer("t", offered, shape=1, label="", limits=now, answer=answer)
+    wait_until(lambda: len(answers) == 3, "the answers")
+    crowd.batches.stop()
+    assert sorted(answers) == ["again", "broken", "last"]
+    assert crowd.stored.count(["again"]) == 1
 
 
 def test_an_insert_that_is_cancelled_while_its_batch_is_at_work_gets_the_outcome_of_the_batch() -> None:

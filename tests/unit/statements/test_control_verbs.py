@@ -280,7 +280,9 @@ def test_arrow_rows_go_into_the_same_columns_too(
 ) -> None:
     altered(world, monkeypatch, RENAMED)
     rows = pa.table({"b": ["y"], "a": [1]})
-    assert world.engine.insert_arrow("default", "t", rows).rows_written == 1
+    answer = world.engine.insert_arrow("default", "t", rows)
+    assert answer is not None
+    assert answer.rows_written == 1
     assert stored(world, tmp_path) == [{"a": 1, "new": None, "c": "y"}]
 
 

@@ -8,6 +8,7 @@ Tests: tests/unit/catalog/records/test_keys.py, tests/unit/catalog/records/test_
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import msgspec
@@ -74,11 +75,22 @@ class Codec(Generic[T]):
             raise CorruptError("a value of the catalog cannot be read", key=describe(key), error=error) from error
 
 
+class CachedCodec(Codec[T]):
+    """Values that are read far more often than they change: the same bytes give the same object."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, values_max: int) -> None:
+        super().__init__(decoder)
+        self._cached = lru_cache(values_max)(super().decode)
+
+    def decode(self, key: bytes, data: bytes) -> T:
+        return self._cached(key, data)
+
+
 DATABASES = Codec(msgspec.msgpack.Decoder(DatabaseRecord))
 TEXTS = Codec(msgspec.msgpack.Decoder(str))
 INTEGERS = Codec(msgspec.msgpack.Decoder(int))
 BLOBS = Codec(msgspec.msgpack.Decoder(bytes))
-RELATIONS: Codec[Relation] = Codec(msgspec.msgpack.Decoder[Relation](Relation))
+RELATIONS: Codec[Relation] = CachedCodec(msgspec.msgpack.Decoder[Relation](Relation), values_max=1_000)
 ENTRIES: Codec[Entry] = Codec(msgspec.msgpack.Decoder[Entry](Entry))
 SECRETS = Codec(msgspec.msgpack.Decoder(Secrets))
 DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilth.base.settings import BadSettingError, read_settings
+from tilth.base.settings import BadSettingError, cached_settings
 from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.settings import PressureSettings
 
@@ -39,7 +39,7 @@ def pressure_settings(given: Mapping[str, str]) -> PressureSettings:
     """The limits in a table's settings, others left out. Raises BadSettingError, also where the two limits contradict
     each other: a table would refuse before it slows anybody down.
     """
-    read = read_settings(PressureSettings, given)
+    read = cached_settings(PressureSettings, given)
     if read.delay and read.throw and read.throw <= read.delay:
         raise BadSettingError(
             "parts_to_throw_insert must be more than parts_to_delay_insert",

@@ -31,11 +31,15 @@ from tilth.control.running import RunningStatements, sending_id
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskKind
 from tilth.model.text.zones import UTC_NAMES, ZONE
+from tilth.query.results.answer import Outcome
 from tilth.query.results.waiting import OpenResults
 from tilth.query.settings import SessionSettings
 from tilth.query.snapshots.protocol import WorkerTask
 from tilth.query.snapshots.snapshots import OpenQuery, SnapshotService
 from tilth.warehouse import QUERY_WAREHOUSE
+
+# Gets, on another thread, a function that returns the outcome of a statement, or raises why it failed.
+Later = Callable[[Callable[[], Outcome]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,8 @@ class Call:
     waits_for_spark: bool = True
     #: `True` if its query was lost in Spark and is sent there again.
     is_sent_again: bool = False
+    #: Gets the outcome of a statement whose function returns `PENDING`; None: no statement may be answered later.
+    later: Later | None = None
 
     @property
     def sending_id(self) -> str:

@@ -70,6 +70,12 @@ class Outcome:
     #: Fields as in Answer.
     notices: tuple[str, ...] = ()
     connection_settings: Mapping[str, str] = field(default_factory=dict)
+    #: `True` if it comes later: see `Call.later`.
+    is_pending: bool = False
+
+
+#: Outcome of a statement that is answered later.
+PENDING = Outcome(is_pending=True)
 
 
 def done(message: str, *, rows_written: int = 0) -> Outcome:

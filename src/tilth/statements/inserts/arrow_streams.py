@@ -20,7 +20,7 @@ def read_rows(stream: bytes, bytes_max: int) -> pa.Table:
     Raises InvalidInputError (INSERT_TOO_LARGE) before they take more than `bytes_max`, and Arrow's errors for what is
     no such stream.
     """
-    return read_stream(stream, lambda size: check_size(size, bytes_max))
+    return read_stream(stream, bytes_max, lambda size: too_large(size, bytes_max))
 
 
 def check_size(size: int, bytes_max: int) -> None:

@@ -17,11 +17,12 @@ import msgspec
 import pyarrow as pa
 
 from tilth.base.cancel import pause
+from tilth.base.errors import TilthError
 from tilth.base.logs import Log
-from tilth.base.settings import read_settings
+from tilth.base.settings import cached_settings
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, TxnHandle
 from tilth.control.context.names import table_of
-from tilth.control.context.services import Call, Services
+from tilth.control.context.services import Call, Later, Services
 from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.insert_batches import BatchLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
@@ -33,7 +34,7 @@ from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
 from tilth.model.part import WrittenPart
 from tilth.model.table import Column, TableDef, full_name
 from tilth.query.language.unpacked import decoded_bytes
-from tilth.query.results.answer import Outcome, done
+from tilth.query.results.answer import PENDING, Outcome, done
 from tilth.query.settings import AUTO, InsertSettings
 from tilth.query.snapshots.damaged import QueryParts, check_reads_all, naming
 from tilth.query.snapshots.protocol import InsertResult, InsertTask
@@ -51,23 +52,24 @@ from tilth.statements.inserts.rows import (
     target_of,
 )
 from tilth.statements.inserts.spark_tasks import run_insert, tasks_max_of, writing_of
-from tilth.storage import layout_of, partition_ids, shape_rows
+from tilth.storage import TableLayout, layout_of, partition_ids, shape_rows
 
 _log = Log("sql")
 
-# Function of the current definition of the table and of the names of the columns that the INSERT brings.
-Act = Callable[[TableDef, Sequence[str]], Outcome]
+# Function of the current definition of the table, of the names of the columns that the INSERT brings, and of
+# `Call.later`.
+Act = Callable[[TableDef, Sequence[str], Later | None], Outcome]
 
 
 def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
     table = table_of(services, call, statement.name, what="INSERT")
 
-    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
         target = target_of(table)
         reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         columns = target_columns(target, names)
         rows = table_of_rows(target, columns, statement.rows, reading=reading, compute=compute)
-        return _stored(services, call, table, rows)
+        return _stored(services, call, table, rows, later)
 
     return done_once(services, call, table, statement.columns, act)
 
@@ -76,14 +78,14 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
     table = table_of(services, call, statement.name, what="INSERT")
     check_size(len(statement.data), call.settings.max_insert_bytes)
 
-    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
         reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         target, form = target_of(table), statement.format
         options = RowOptions(csv_delimiter=call.settings.csv_delimiter, skip_unknown=call.settings.skip_unknown)
         rows = read_objects(target, names, form, statement.data, reading=reading, options=options)
         if rows is None:
             rows = read_rows(target, names, form, statement.data, reading=reading, compute=compute, options=options)
-        return _stored(services, call, table, rows)
+        return _stored(services, call, table, rows, later)
 
     return done_once(services, call, table, statement.columns, act)
 
@@ -100,11 +102,10 @@ def store_named(services: Services, call: Call, table: TableDef, data: pa.Table 
     else:
         rows = data(bytes_max)
 
-    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
         renamed = rows.rename_columns(list(names))
-        return _stored(
-            services, call, table, completed(target_of(table), renamed, computing(services, call, table.schema))
-        )
+        complete = completed(target_of(table), renamed, computing(services, call, table.schema))
+        return _stored(services, call, table, complete, later)
 
     return done_once(services, call, table, rows.column_names, act)
 
@@ -113,7 +114,7 @@ def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outc
     check_reads_all(call.settings)
     table = table_of(services, call, statement.name, what="INSERT")
 
-    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
         # To which partitions the rows will go is not known before they are computed.
         wait_for_merges(services, call, services.catalog.throttle.delay(table))
         return _computed(services, call, table, statement.query, target_columns(target_of(table), names))
@@ -131,14 +132,23 @@ def done_once(services: Services, call: Call, table: TableDef, names: Sequence[s
     if earlier is not None:
         return earlier
     services.memory.check()
-    try:
-        return _once_more(services, call, table, names, act)
-    except LabelTakenError:
-        # Sent twice at once: the other one was faster.
-        earlier = earlier_answer(services, table, label)
-        if earlier is None:
-            raise
-        return earlier
+
+    def attempt(first: Callable[[], Outcome]) -> Outcome:
+        try:
+            return _once_more(services, call, table, names, act, first)
+        except LabelTakenError:
+            # Sent twice at once: the other one was faster.
+            earlier = earlier_answer(services, table, label)
+            if earlier is None:
+                raise
+            return earlier
+
+    call_later = call.later
+    later: Later | None = None
+    if call_later is not None:
+        # What ends later is tried again as what ends now.
+        later = lambda settle: call_later(lambda: attempt(settle))  # noqa: E731
+    return attempt(lambda: act(table, names, later))
 
 
 def earlier_answer(services: Services, table: TableDef, label: str) -> Outcome | None:
@@ -149,15 +159,17 @@ def earlier_answer(services: Services, table: TableDef, label: str) -> Outcome |
     return done(f"already inserted into {full_name(table)}: {found.rows} rows, label {label}; nothing was written")
 
 
-def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: Act) -> Outcome:
-    """Perform the INSERT, and once more when an ALTER came in between: into the same columns under their new names, or
-    into the new replicas.
+def _once_more(
+    services: Services, call: Call, table: TableDef, names: Sequence[str], act: Act, first: Callable[[], Outcome]
+) -> Outcome:
+    """Perform the INSERT by `first`, and once more when an ALTER came in between: into the same columns under their new
+    names, or into the new replicas.
     """
     try:
-        return act(table, names)
+        return first()
     except StorageChangedError as error:
         _log.info("insert_again", cause_id=call.query_id, table=full_name(table), reason=error)
-        return act(table, names)
+        return act(table, names, None)
     except SchemaChangedError as error:
         now = services.catalog.tables.by_id(table.uuid)
         ids = [column.id for column in target_columns(target_of(table), names)]
@@ -168,12 +180,13 @@ def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[
             # A column that the rows bring is gone: what becomes of its values is not for us to decide.
             raise
         _log.info("insert_again", cause_id=call.query_id, table=full_name(now), reason=error)
-        return act(now, [by_id[each] for each in ids])
+        return act(now, [by_id[each] for each in ids], None)
 
 
-def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
-    """Write the rows and commit them, perhaps with those of others."""
-    check_size(rows.nbytes, call.settings.max_insert_bytes)
+def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table, later: Later | None) -> Outcome:
+    """Write the rows and commit them, perhaps with those of others, and then later where that is possible."""
+    if rows.get_total_buffer_size() > call.settings.max_insert_bytes:
+        check_size(rows.nbytes, call.settings.max_insert_bytes)
     layout = layout_of(table, services.root, quorum=call.settings.insert_quorum)
     shaped = shape_rows(layout, rows, is_numbered=True)
     if not shaped.num_rows:
@@ -188,34 +201,47 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
         bytes_max=settings.async_insert_max_data_size,
         rows_max=settings.async_insert_max_rows,
     )
+    # Sums of slices cost a tenth of a millisecond, and these rows are none.
+    size = shaped.get_total_buffer_size()
     insert = PreparedInsert(
         query_id=call.query_id,
         table=table,
         rows=shaped,
         label=settings.insertion_label,
         quorum=layout.folder.root.quorum,
-        is_large=shaped.nbytes > limits.bytes_max or shaped.num_rows > limits.rows_max,
+        is_large=size > limits.bytes_max or shaped.num_rows > limits.rows_max,
     )
-    if insert.is_large or not _is_batched(services, call, table):
+    outcome = inserted(table, shaped.num_rows)
+    if insert.is_large or not _is_batched(call, table, layout):
         store(services, [insert])
-    else:
-        services.insert_batches.add(
-            table.uuid,
-            OfferedInsert(payload=insert, rows=shaped.num_rows, bytes=shaped.nbytes, store=partial(store, services)),
-            # No statement waits for more copies than it requires, or gets fewer.
-            shape=(table.schema_version, insert.quorum),
-            label=insert.label,
-            limits=limits,
-        )
-    return inserted(table, shaped.num_rows)
+        return outcome
+    offered = OfferedInsert(payload=insert, rows=shaped.num_rows, bytes=size, store=partial(store, services))
+    # No statement waits for more copies than it requires, or gets fewer.
+    shape = (table.schema_version, insert.quorum)
+    batches = services.insert_batches
+    if later is None:
+        batches.add(table.uuid, offered, shape=shape, label=insert.label, limits=limits)
+        return outcome
+
+    def answer(error: TilthError | None) -> None:
+        later(lambda: _settled(outcome, error))
+
+    batches.offer(table.uuid, offered, shape=shape, label=insert.label, limits=limits, answer=answer)
+    return PENDING
 
 
-def _is_batched(services: Services, call: Call, table: TableDef) -> bool:
+def _settled(outcome: Outcome, error: TilthError | None) -> Outcome:
+    if error is not None:
+        raise error
+    return outcome
+
+
+def _is_batched(call: Call, table: TableDef, layout: TableLayout) -> bool:
     """Follow the statement's setting, else the table's, else batch where rows become segments."""
     async_insert = call.settings.async_insert
     if async_insert == AUTO:
-        async_insert = read_settings(InsertSettings, table.settings).async_insert
-    return layout_of(table, services.root).is_buffered if async_insert == AUTO else async_insert == "1"
+        async_insert = cached_settings(InsertSettings, table.settings).async_insert
+    return layout.is_buffered if async_insert == AUTO else async_insert == "1"
 
 
 def _computed(services: Services, call: Call, table: TableDef, query_text: str, columns: tuple[Column, ...]) -> Outcome:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from tilth.base.identity import by_identity
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage.errors import BadColumnError, UnmappedTypeError
@@ -74,7 +75,12 @@ def arrow_field(column: Column, *, has_field_id: bool) -> pa.Field:
 
 def arrow_schema(schema: Schema, *, field_ids: bool = True) -> pa.Schema:
     """The Arrow schema of the table's files, with Parquet field ids or without."""
-    return pa.schema([arrow_field(column, has_field_id=field_ids) for column in schema.columns])
+    return _arrow_schema(schema.columns, field_ids)
+
+
+@by_identity(1_000)
+def _arrow_schema(columns: tuple[Column, ...], field_ids: bool) -> pa.Schema:
+    return pa.schema([arrow_field(column, has_field_id=field_ids) for column in columns])
 
 
 def type_from_arrow(arrow: pa.DataType) -> DataType:

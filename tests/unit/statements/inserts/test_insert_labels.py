@@ -35,6 +35,7 @@ def test_a_label_is_stored_once(world: SqlWorld) -> None:
     third = world.engine.insert_text(
         "default", "t", input_format="JSONEachRow", data=b'{"a": 4}', settings={"insertion_label": "x"}
     )
+    assert third is not None
     assert third.message.startswith("already inserted")
     assert count(world) == 2
     world.run("INSERT INTO t SETTINGS insertion_label = 'y' VALUES (3)")

@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, BooleanType, ByteType, StructField, StructType
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import InvalidInputError, TilthError
 from tilth.base.units import GIB, MIB
 from tilth.formats import BadValueError, Reading, RowOptions, find_format
 from tilth.model.answer import pack, unpack
@@ -229,7 +229,7 @@ class _Reader:
         heads, data = self._bytes(piece)
         if form.is_arrow:
             try:
-                rows = read_stream(heads + data, _check_unpacked)
+                rows = read_stream(heads + data, _UNPACKED_BYTES_MAX, _too_large)
             except (pa.ArrowException, OSError) as error:
                 raise BadBodyError("the body is not an Arrow stream", reason=error) from error
             return completed(target, rows.rename_columns(list(task.columns)), postponed)
@@ -265,9 +265,8 @@ def _decoded(data: bytes, start: int) -> str:
         raise BadValueError("the rows are not UTF-8 text", position=start + error.start) from error
 
 
-def _check_unpacked(size: int) -> None:
-    if size > _UNPACKED_BYTES_MAX:
-        raise too_large(size, _UNPACKED_BYTES_MAX, hint="a task reads whole batches: send smaller ones")
+def _too_large(size: int) -> InvalidInputError:
+    return too_large(size, _UNPACKED_BYTES_MAX, hint="a task reads whole batches: send smaller ones")
 
 
 def _by_the_first_row(error: BadValueError, piece: BodyRange, columns: int) -> TilthError:
