@@ -120,8 +120,8 @@ OTHERS: tuple[Mutant, ...] = (
         name="answers-unpacked-unmeasured",
         breaks="a few kilobytes of another process become any number when they are unpacked",
         path="src/tilth/query/language/unpacked.py",
-        old="        if size > max(bytes_max, len(stream)):\n",
-        new="        if False:\n",
+        old="        if size > bytes_max:\n            raise error(size)\n",
+        new="",
         tests=(
             "tests/unit/query/results/test_spark.py::test_a_result_that_is_larger_than_allowed_is_not_unpacked",
             "tests/unit/membership/test_peers.py"
@@ -575,6 +575,49 @@ OTHERS: tuple[Mutant, ...] = (
         tests=(
             "tests/unit/introspection/alarms/test_alarms.py::"
             "test_an_evaluation_reads_no_more_of_ten_thousand_tables_than_of_none",
+        ),
+    ),
+    Mutant(
+        name="bound-of-one-buffer",
+        breaks="rows whose columns are the same bytes of a stream count once against max_insert_bytes",
+        path="src/tilth/query/language/unpacked.py",
+        old="    return int(max(3 * table.num_columns * size, table.num_rows))",
+        new="    return int(max(size, table.num_rows))",
+        tests=("tests/unit/statements/inserts/test_arrow_streams.py::test_columns_that_are_the_same_bytes_count_each",),
+    ),
+    Mutant(
+        name="head-without-bound",
+        breaks="a client fills the server's memory by a head that does not end",
+        path="src/tilth/server/protocol.py",
+        old="        if self._unfinished > HEAD_BYTES_MAX and",
+        new="        if False and",
+        tests=("tests/acceptance/test_http_protocol.py::test_what_does_not_end_is_cut_off[value of a header]",),
+    ),
+    Mutant(
+        name="trailer-becomes-header",
+        breaks="a trailer becomes a header of its request after the request was judged",
+        path="src/tilth/server/protocol.py",
+        old="        if not self._is_head_over:\n            super().on_header(name, value)\n",
+        new="        super().on_header(name, value)\n",
+        tests=("tests/acceptance/test_http_protocol.py::test_a_trailer_is_no_header_of_its_request",),
+    ),
+    Mutant(
+        name="short-job-holds-up-others",
+        breaks="an INSERT that waits holds up all small INSERTs behind it",
+        path="src/tilth/base/threads.py",
+        old="            if not is_late:\n                return True\n",
+        new="            return True\n",
+        tests=("tests/unit/server/test_threads.py::test_short_calls_that_wait_for_each_other_all_end",),
+    ),
+    Mutant(
+        name="cancelled-insert-is-stored",
+        breaks="an INSERT that was cancelled before its batch is stored all the same",
+        path="src/tilth/control/insert_batches.py",
+        old="                self._tables[table].waiting.remove(ticket.insert)\n                del self._tickets[ticket.insert.id]\n",
+        new="                pass\n",
+        tests=(
+            "tests/unit/control/test_insert_batches.py::"
+            "test_an_insert_that_is_cancelled_before_its_batch_is_at_work_is_not_stored",
         ),
     ),
 )

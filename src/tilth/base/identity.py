@@ -1,7 +1,4 @@
-"""A cache by the identity of an object, for what follows from objects that cannot be hashed and that nobody changes.
-
-Tests: tests/unit/base/test_identity.py.
-"""
+"""A cache by the identity of an object, for what follows from objects that cannot be hashed and that nobody changes."""
 
 from __future__ import annotations
 

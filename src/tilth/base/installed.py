@@ -18,6 +18,7 @@ SERVER_MODULES = (
     "datafusion",
     "fastavro",
     "hdfs_native",
+    "httptools",
     "numba",
     "numpy",
     "obstore",
@@ -33,6 +34,7 @@ SERVER_MODULES = (
     "sqlglot",
     "starlette",
     "uvicorn",
+    "uvloop",
 )
 
 

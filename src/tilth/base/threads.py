@@ -61,7 +61,7 @@ class CachedThreadPool:
 
 
 class ShortJobs:
-    """Runs jobs that should be short in turn, on one thread of a pool. Safe to use from several threads.
+    """Runs short jobs one after the other, on one thread of a pool. Safe to use from several threads.
 
     A thread for each of them would cost more than the jobs: threads of Python wait for each other.
     """

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from tilth.base.clock import Clock
 from tilth.base.errors import UnavailableError
 from tilth.server.address import bind, closed_on_error
+from tilth.server.protocol import BoundedHttpProtocol
 
 START_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 10.0
@@ -41,7 +42,8 @@ class HttpServer:
             self._socket.listen(BACKLOG)
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=BoundedHttpProtocol,
+            loop="uvloop",
             ws="none",
             lifespan="off",
             log_level="warning",

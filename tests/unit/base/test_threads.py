@@ -1,12 +1,13 @@
-"""A cached thread pool: each job has a thread at once, and threads that nobody needs end."""
+"""A cached thread pool: each job has a thread at once, and threads that nobody needs end. Short jobs share one."""
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
-from tilth.base.threads import CachedThreadPool
+from tilth.base.threads import CachedThreadPool, ShortJobs
 
 SECONDS_MAX = 30.0
 MANY = 50
@@ -67,3 +68,85 @@ def all_end(name: str) -> None:
         if thread.name == name:
             thread.join(SECONDS_MAX)
             assert not thread.is_alive()
+
+
+def test_short_jobs_are_done_in_their_order_by_one_thread_at_a_time() -> None:
+    jobs = ShortJobs(CachedThreadPool("test-short"))
+    done: list[int] = []
+    running, is_over = threading.Lock(), threading.Event()
+
+    def job(number: int) -> None:
+        assert running.acquire(blocking=False), "two jobs at once"
+        done.append(number)
+        running.release()
+        if number == 10 * MANY - 1:
+            is_over.set()
+
+    for number in range(10 * MANY):
+        jobs.start(partial(job, number))
+    assert is_over.wait(SECONDS_MAX)
+    assert done == list(range(10 * MANY))
+    assert not jobs.relieve()
+
+
+def test_a_short_job_that_takes_long_holds_up_no_other() -> None:
+    pool = CachedThreadPool("test-stuck")
+    jobs, may_end, done = ShortJobs(pool), threading.Event(), threading.Semaphore(0)
+    stuck = [threading.Event() for _ in range(3)]
+
+    def wait(number: int) -> None:
+        stuck[number].set()
+        assert may_end.wait(SECONDS_MAX)
+        done.release()
+
+    for number in range(3):
+        jobs.start(partial(wait, number))
+    jobs.start(done.release)
+    for each in stuck:
+        # Each call sees only that the same job runs as before; the first one has nothing to compare with.
+        while not each.wait(0.001):
+            assert jobs.relieve()
+    while not done.acquire(timeout=0.001):
+        jobs.relieve()
+    may_end.set()
+    for _ in range(3):
+        assert done.acquire(timeout=SECONDS_MAX)
+    # Threads whose jobs were late have left the others alone, and the next job has a thread.
+    jobs.start(done.release)
+    assert done.acquire(timeout=SECONDS_MAX)
+
+
+def test_short_jobs_that_come_quickly_are_not_late() -> None:
+    """Another thread would cost more than the jobs."""
+    jobs, begun, may_go_on = ShortJobs(CachedThreadPool("test-quick")), threading.Event(), threading.Semaphore(0)
+
+    def job() -> None:
+        begun.set()
+        assert may_go_on.acquire(timeout=SECONDS_MAX)
+
+    for _ in range(10):
+        jobs.start(job)
+    used = set()
+    for _ in range(9):
+        assert begun.wait(SECONDS_MAX)
+        begun.clear()
+        assert jobs.relieve()
+        used.add(sum(each.name == "test-quick" for each in threading.enumerate()))
+        may_go_on.release()
+    may_go_on.release()
+    assert used == {1}
+
+
+def test_a_system_without_threads_refuses_a_short_job_and_takes_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = CachedThreadPool("test-none-left")
+    jobs, is_done = ShortJobs(pool), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            jobs.start(lambda: pytest.fail("it was refused"))
+    jobs.start(is_done.set)
+    assert is_done.wait(SECONDS_MAX)
+
+
+def no_thread(_: object) -> None:
+    raise RuntimeError("can't start new thread")

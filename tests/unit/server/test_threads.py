@@ -11,7 +11,7 @@ import pytest
 from tests.panics import PanicError
 from tests.waiting import wait_until
 from tilth.base.errors import ErrorKind, TilthError
-from tilth.server.threads import CallThreads
+from tilth.server.threads import CallThreads, ResultLater
 
 SECONDS_MAX = 30.0
 
@@ -192,3 +192,73 @@ def test_a_call_goes_on_when_nobody_awaits_it_and_harms_no_later_one() -> None:
     may_go_on.set()
     assert is_over.wait(SECONDS_MAX)
     assert asyncio.run(threads.run(lambda: 7)) == 7
+
+
+def test_a_short_call_gives_its_result_at_once_or_later() -> None:
+    threads, pending = CallThreads("test-later"), list[ResultLater[int]]()
+    all_wait = threading.Event()
+
+    def act(number: int, later: ResultLater[int]) -> int | None:
+        if number == 0:
+            return 0
+        pending.append(later)
+        if len(pending) == 3:
+            all_wait.set()
+        return None
+
+    def answer() -> None:
+        assert all_wait.wait(SECONDS_MAX)
+        for number, later in enumerate(pending, start=1):
+            later(partial(answered, number))
+
+    def answered(number: int) -> int:
+        if number == 2:
+            raise KeyError(number)
+        return number
+
+    async def run() -> list[int | BaseException]:
+        calls = (threads.run_short(partial(act, number)) for number in range(4))
+        threading.Thread(target=answer).start()
+        async with asyncio.timeout(SECONDS_MAX):
+            found: list[int | BaseException] = await asyncio.gather(*calls, return_exceptions=True)
+        return found
+
+    for _ in range(2):
+        found = asyncio.run(run())
+        assert found[:2] + found[3:] == [0, 1, 3]
+        assert isinstance(found[2], KeyError)
+        pending.clear()
+        all_wait.clear()
+
+
+def test_short_calls_that_wait_for_each_other_all_end() -> None:
+    """A short call may take long after all: each of these waits for the ones behind it."""
+    threads, everybody = CallThreads("test-barrier"), threading.Barrier(8)
+
+    def act(_: ResultLater[int]) -> int:
+        return everybody.wait(SECONDS_MAX)
+
+    async def run() -> list[int]:
+        async with asyncio.timeout(SECONDS_MAX):
+            return await asyncio.gather(*(threads.run_short(act) for _ in range(8)))
+
+    assert sorted(asyncio.run(run())) == list(range(8))
+    # Another loop, while the timer of the first one is gone.
+    assert sorted(asyncio.run(run())) == list(range(8))
+
+
+def test_a_late_result_that_nobody_awaits_is_dropped() -> None:
+    threads, pending, dropped = CallThreads("test-late"), list[ResultLater[int]](), list[int]()
+
+    def act(later: ResultLater[int]) -> None:
+        pending.append(later)
+
+    async def leave() -> None:
+        left = asyncio.ensure_future(threads.run_short(act, drop=dropped.append))
+        while not pending:
+            await asyncio.sleep(0.001)
+        left.cancel()
+
+    asyncio.run(leave())
+    pending[0](lambda: 5)
+    wait_until(lambda: dropped == [5], "the result that is dropped")

@@ -6,7 +6,7 @@ Modules: control/insert_batches.py, statements/inserts/insert.py.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.memory import MemoryReading
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
-from tilth.catalog import Unknown
+from tilth.catalog import TxnHandle, Unknown
 from tilth.model.part import Part
 from tilth.model.txn import TxnState
+from tilth.query.results.answer import Answer
 from tilth.statements.engine import SqlEngine
 from tilth.storage import local_root
 
@@ -68,6 +69,79 @@ def test_rows_of_a_memory_table_land_in_segments_of_others_in_parts(world: SqlWo
     world.run("INSERT INTO plain VALUES (1)", settings={"async_insert": "1"})
     assert [part.is_segment for part in parts(world)] == [True, True]
     assert [part.is_segment for part in parts(world, "plain")] == [False, False]
+
+
+class Later:
+    """Answers that come later, in their order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self._answered = threading.Condition()
+
+    def __call__(self, get: Callable[[], Answer]) -> None:
+        try:
+            told = get().message
+        except TilthError as error:
+            told = error.code
+        with self._answered:
+            self.told.append(told)
+            self._answered.notify_all()
+
+    def wait(self, count: int) -> list[str]:
+        with self._answered:
+            assert self._answered.wait_for(lambda: len(self.told) >= count, 30)
+            return self.told
+
+
+def test_an_insert_that_shares_a_commit_is_answered_later_and_logged_once(world: SqlWorld) -> None:
+    later, rows = Later(), pa.table({"a": [1, 2], "s": ["x", "y"]})
+    given = {"insertion_label": "one"}
+    assert world.engine.insert_arrow("default", "t", rows, settings=given, later=later) is None
+    assert later.wait(1) == ["inserted into default.t: 2 rows"]
+    # The label is known before any batch.
+    again = world.engine.insert_arrow("default", "t", rows, settings=given, later=later)
+    assert again is not None
+    assert again.message.startswith("already inserted")
+    plain = world.engine.insert_text("default", "plain", input_format="JSONEachRow", data=b'{"a": 3}', later=later)
+    assert plain is not None
+    assert plain.rows_written == 1
+    assert world.engine.insert_text("default", "t", input_format="CSV", data=b"4,z\n", later=later) is None
+    later.wait(2)
+    logged = world.rows("SELECT rows_written FROM system.query_log WHERE kind LIKE 'Insert%' ORDER BY 1")
+    assert logged == [(0,), (1,), (1,), (2,)]
+    assert not world.engine._services.running.list()
+
+
+def test_an_insert_that_fails_later_gets_its_error_and_leaves_nothing(
+    world: SqlWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, rows = Later(), pa.table({"a": [1], "s": ["x"]})
+    with monkeypatch.context() as patch:
+        patch.setattr(world.catalog.transactions, "open", refuse)
+        assert world.engine.insert_arrow("default", "t", rows, later=later) is None
+        assert later.wait(1) == ["UNAVAILABLE"]
+    assert not parts(world)
+    assert not world.engine._services.running.list()
+
+
+def test_an_insert_that_meets_an_alter_is_done_again_before_its_answer(
+    world: SqlWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, begin = Later(), world.catalog.transactions.open
+
+    def altered(actor: str, **given: object) -> TxnHandle:
+        monkeypatch.setattr(world.catalog.transactions, "open", begin)
+        world.run("ALTER TABLE t RENAME COLUMN s TO text")
+        return begin(actor, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.catalog.transactions, "open", altered)
+    assert world.engine.insert_arrow("default", "t", pa.table({"a": [1], "s": ["x"]}), later=later) is None
+    assert later.wait(1) == ["inserted into default.t: 1 rows"]
+    assert sum(part.rows for part in parts(world)) == 1
+
+
+def refuse(*_: object, **__: object) -> TxnHandle:
+    raise UnavailableError("the disk is away")
 
 
 def test_what_is_large_is_sorted_at_once(world: SqlWorld) -> None:

@@ -91,7 +91,7 @@ def read_stream(stream: bytes, bytes_max: int, error: Callable[[int], Exception]
         table = reader.read_all()
     # Lengths and offsets come from outside; kernels trust them.
     table.validate(full=True)
-    # Mostly the bound tells enough, and costs a tenth of the sum.
+    # The bound costs a tenth of the sum, and suffices for nearly all.
     if decoded_bound(table, size) > bytes_max:
         check(decoded_bytes(table))
     return table

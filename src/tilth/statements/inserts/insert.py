@@ -146,7 +146,7 @@ def done_once(services: Services, call: Call, table: TableDef, names: Sequence[s
     call_later = call.later
     later: Later | None = None
     if call_later is not None:
-        # What ends later is tried again as what ends now.
+        # An outcome that comes later is tried again for the same reasons.
         later = lambda settle: call_later(lambda: attempt(settle))  # noqa: E731
     return attempt(lambda: act(table, names, later))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
+from tilth.base.identity import by_identity
 from tilth.base.units import MIB
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
@@ -140,7 +141,7 @@ def layout_of(
         row_group_rows=settings.parquet_row_group_rows,
         row_group_bytes=settings.parquet_row_group_bytes,
         fsync=fsync,
-        about=_about(table, schema),
+        about=_about_own(table) if schema is None else _about(table, schema),
     )
 
 
@@ -151,6 +152,11 @@ def output_of(table: TableDef, root: Roots, *, tasks: int, quorum: int = 0) -> T
     """
     copies = quorum or storage_settings(table).insert_quorum or root.of(table.uuid).quorum
     return TxnOutput(table=table.uuid, tasks=tasks, quorum=max(1, copies))
+
+
+@by_identity(1_000)
+def _about_own(table: TableDef) -> bytes:
+    return _about(table, None)
 
 
 def _about(table: TableDef, schema: Schema | None) -> bytes:

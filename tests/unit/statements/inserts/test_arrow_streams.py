@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pyarrow as pa
 import pytest
 
 from tests.codes import WithCode
 from tilth.base.errors import InvalidInputError
+from tilth.query.language import unpacked
 from tilth.statements.inserts.arrow_streams import read_rows
 
 MIB = 1 << 20
@@ -85,3 +88,32 @@ def test_a_damaged_stream_is_no_stream() -> None:
             except InvalidInputError as error:
                 if error.code != "INSERT_TOO_LARGE":
                     raise
+
+
+def same_bytes(columns: int, rows: int) -> bytes:
+    """A stream whose columns are all the same bytes of its body, as no library writes it."""
+    whole = stream(
+        pa.record_batch([pa.array(range(rows), pa.int64())] * columns, names=[f"c{n}" for n in range(columns)])
+    )
+    # Each message is a mark, the size of its head, the head and its body; the first one is the schema, without a body.
+    (schema_size,) = struct.unpack_from("<i", whole, 4)
+    begin = 8 + schema_size
+    (head_size,) = struct.unpack_from("<i", whole, begin + 4)
+    body_at = begin + 8 + head_size
+    head = bytearray(whole[begin + 8 : body_at])
+    view = memoryview(head)
+    root = unpacked._target(view, 0)
+    struct.pack_into("<q", head, unpacked._field(view, root, unpacked._BODY_BYTES), 8 * rows)
+    buffers = unpacked._table(view, unpacked._table(view, root, unpacked._HEAD), unpacked._BUFFERS)
+    for index in range(2 * columns):
+        struct.pack_into("<q", head, buffers + 4 + 16 * index, 0)
+    end = b"\xff\xff\xff\xff\0\0\0\0"
+    return whole[: begin + 8] + bytes(head) + whole[body_at : body_at + 8 * rows] + end
+
+
+def test_columns_that_are_the_same_bytes_count_each() -> None:
+    body = same_bytes(columns=50, rows=1000)
+    assert len(body) < 30_000
+    with pytest.raises(InvalidInputError, check=WithCode("INSERT_TOO_LARGE")):
+        read_rows(body, 399_999)
+    assert read_rows(body, 400_000).column("c49").to_pylist() == list(range(1000))
