@@ -8,6 +8,7 @@ from tools.mutant_list.maintenance import MAINTENANCE
 from tools.mutant_list.membership import MEMBERSHIP
 from tools.mutant_list.mutant import Mutant
 from tools.mutant_list.others import OTHERS
+from tools.mutant_list.statements import STATEMENTS
 from tools.mutant_list.storage import STORAGE
 
-MUTANTS: tuple[Mutant, ...] = (*CATALOG, *CATALOG_COMMITS, *MEMBERSHIP, *STORAGE, *MAINTENANCE, *OTHERS)
+MUTANTS: tuple[Mutant, ...] = (*CATALOG, *CATALOG_COMMITS, *MEMBERSHIP, *STORAGE, *MAINTENANCE, *STATEMENTS, *OTHERS)
