@@ -86,6 +86,7 @@ class SlotBoard:
         self._slots = dict(slots)
         self._waiting_max = waiting_max
         self._running: dict[str, Queue] = {}
+        self._counts = dict.fromkeys(Queue, 0)
         self._waiting: dict[str, tuple[Queue, tuple[str, ...]]] = {}
         self._lines = {queue: _Line() for queue in self._slots}
 
@@ -93,8 +94,8 @@ class SlotBoard:
         """True if the statement has a slot, False if it waits for one. Raises RetryError (TOO_MANY_STATEMENTS)."""
         assert statement not in self._running, statement
         assert statement not in self._waiting, statement
-        if self._count(queue) < self._slots[queue]:
-            self._running[statement] = queue
+        if self._counts[queue] < self._slots[queue]:
+            self._run(statement, queue)
             return True
         waiting = sum(other is queue for other, _ in self._waiting.values())
         if waiting >= self._waiting_max:
@@ -125,11 +126,12 @@ class SlotBoard:
         if statement not in self._running:
             return []
         queue = self._running.pop(statement)
+        self._counts[queue] -= 1
         granted: list[str] = []
-        while self._lines[queue].members and self._count(queue) < self._slots[queue]:
+        while self._lines[queue].members and self._counts[queue] < self._slots[queue]:
             chosen = self._lines[queue].pop()
             del self._waiting[chosen]
-            self._running[chosen] = queue
+            self._run(chosen, queue)
             granted.append(chosen)
         return granted
 
@@ -138,7 +140,8 @@ class SlotBoard:
         return {one: ahead for line in self._lines.values() for ahead, one in enumerate(line.in_order())}
 
     def running(self, queue: Queue) -> int:
-        return self._count(queue)
+        return self._counts[queue]
 
-    def _count(self, queue: Queue) -> int:
-        return sum(other is queue for other in self._running.values())
+    def _run(self, statement: str, queue: Queue) -> None:
+        self._running[statement] = queue
+        self._counts[queue] += 1

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
+from tilth.base.identity import by_identity
 from tilth.model.checks import Check, Path
 from tilth.model.types import DataType, quoted, spark_name
 
@@ -130,13 +131,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
     def find(self, name: str) -> Column | None:
         """The column of that name; names are compared without regard to case, as Spark does."""
-        lowered = name.lower()
-        return next((column for column in self.columns if column.name.lower() == lowered), None)
+        return _by_name(self.columns).get(name.lower())
 
     def find_any(self, name: str) -> Column | None:
         """The column of that name, stored or not."""
-        lowered = name.lower()
-        return next((column for column in self.all_columns if column.name.lower() == lowered), None)
+        return self.find(name) or _by_name(self.aliases).get(name.lower())
 
     def is_stored_as(self, other: Schema) -> bool:
         """True if both schemas are stored alike: at most defaults, checks and comments differ."""
@@ -148,6 +147,12 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(
             f"{quoted(c.name)} {spark_name(c.type)}{'' if c.nullable else ' NOT NULL'}" for c in self.columns
         )
+
+
+@by_identity(2_000)
+def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
+    """Columns by their names in lower case; of two with one name the first."""
+    return {column.name.lower(): column for column in reversed(columns)}
 
 
 def _as_stored(column: Column) -> tuple[int, str, DataType, bool]:

@@ -443,6 +443,8 @@ def check_together(settings: Mapping[str, str]) -> None:
 
 def session_settings(given: Mapping[str, str]) -> SessionSettings:
     """Raises UnknownSettingError, BadSettingError, and NotAllowedError for a setting of Spark that is not for it."""
+    if not given:
+        return _NO_SETTINGS
     spark = {name: text for name, text in given.items() if name.startswith(SPARK_PREFIX)}
     if spark.get(_QUOTES, "true").strip().lower() != "true":
         hint = "double quotes name columns and tables everywhere: put texts in single quotes"
@@ -450,6 +452,9 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
     check_spark_settings(name for name in spark if name != _QUOTES)
     settings = SESSION_SETTINGS.canonical({name: text for name, text in given.items() if name not in spark})
     return read_settings(SessionSettings, settings, spark=spark)
+
+
+_NO_SETTINGS = SessionSettings()
 
 
 def is_given(given: Mapping[str, str], name: str) -> bool:

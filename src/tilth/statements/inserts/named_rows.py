@@ -33,6 +33,7 @@ from tilth.storage import arrow_type, conform_column
 def completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Table:
     """Return the rows with the defaults of missing columns and with row operations as numbers."""
     columns = target_columns(target, rows.column_names)
+    given = {column.name for column in columns}
     has_op = OP in columns
     computed: list[Column] = []
     over: list[Column] = []
@@ -40,7 +41,7 @@ def completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tabl
         index = columns.index(OP)
         rows = rows.set_column(index, OP_COLUMN, op_array(rows.column(index)))
     for position, column in enumerate(target.schema.columns, start=1):
-        if column in columns:
+        if column.name in given:
             continue
         if has_op:
             check_deletes(target, column)

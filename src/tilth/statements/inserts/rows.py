@@ -218,16 +218,16 @@ def _gaps(values: Values | pa.Array, column: Column, *, are_cells: bool) -> Valu
 
 def target_columns(target: InsertTarget, names: Sequence[str]) -> tuple[Column, ...]:
     """Return the columns that an INSERT names; all of the table, if it names none."""
-    found: list[Column] = []
+    found: dict[str, Column] = {}
     for name in names:
         column = target.find(name)
         if column is None:
             names_there = ", ".join(each.name for each in target.schema.inserted)
             raise UnknownColumnError(column=name, hint=f"the columns are: {names_there}")
-        if column in found:
+        if column.name in found:
             raise BadValueError("a column is named twice", column=name)
-        found.append(column)
-    return tuple(found) or target.schema.inserted
+        found[column.name] = column
+    return tuple(found.values()) or target.schema.inserted
 
 
 def table_of_rows(
