@@ -46,6 +46,17 @@ class FakeRooms:
     ) -> Answer:
         return self._answered("run", text, database, dict(settings))
 
+    def run_insert(
+        self,
+        text: str,
+        *,
+        database: str,
+        settings: Mapping[str, str],
+        origin: Origin,
+        later: Callable[[Callable[[], Answer]], None],
+    ) -> Answer | None:
+        return self._answered("run", text, database, dict(settings))
+
     def insert_text(
         self,
         database: str,

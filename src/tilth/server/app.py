@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -89,6 +90,8 @@ QUERY_ID_HEADER = "X-Tilth-Query-Id"
 SUMMARY_HEADER = "X-Tilth-Summary"
 #: The number of rows in that header where nobody knows it yet.
 _ROWS_TO_COME = -1
+#: The beginning of most statements that add a few rows.
+_INSERT = re.compile(r"\s*INSERT\s", re.IGNORECASE)
 #: HTTP methods of the API; the metrics count all others together.
 METHODS = ("GET", "HEAD", "POST", "DELETE")
 
@@ -126,6 +129,17 @@ class Statements(OutsideWriting, Protocol):
     def run(
         self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
     ) -> Answer: ...
+
+    def run_insert(
+        self,
+        text: str,
+        *,
+        database: str,
+        settings: Mapping[str, str],
+        origin: Origin,
+        later: ResultLater[Answer],
+    ) -> Answer | None:
+        """Run a statement that should be a small INSERT. `later` gets the answer where None is returned."""
 
     def insert_text(
         self,
@@ -276,14 +290,28 @@ class _Api:
             if head is not None:
                 return await self._stream(request, origin, share, body, head, settings, database=database)
             text = _text(await receive_rest(request, body, share, self._context.settings.body_bytes_max))
+            statements = self._context.statements
 
-            def run(_: ResponseLater | None) -> Response:
-                statements = self._context.statements
-                answer = statements.run(text, database=database, settings=settings, origin=origin, streams=True)
+            def answered(answer: Answer) -> Response:
                 form = answer_format(answer.output_format) if answer.output_format else accepted_format(accept)
                 return _answer(answer, form, origin)
 
-            return await self._run_statement(request, origin, share, run)
+            def run(later: ResponseLater | None) -> Response | None:
+                if later is None:
+                    return answered(
+                        statements.run(text, database=database, settings=settings, origin=origin, streams=True)
+                    )
+                answer = statements.run_insert(
+                    text,
+                    database=database,
+                    settings=settings,
+                    origin=origin,
+                    later=lambda get: later(lambda: answered(get())),
+                )
+                return None if answer is None else answered(answer)
+
+            is_short = len(text) <= SHORT_BODY_BYTES and _INSERT.match(text) is not None
+            return await self._run_statement(request, origin, share, run, is_short=is_short)
 
     async def watch(self, request: Request) -> Response:
         """Repeat statements, and send their answers as server-sent events until the client leaves.

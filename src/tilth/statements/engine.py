@@ -170,6 +170,36 @@ class SqlEngine:
         """Run one statement; raises TilthErrors. `streams`: the caller takes the rows of a large result as a stream,
         and closes it; otherwise they are collected. `is_passed_on`: another server has sent it to this one."""
 
+        return self._logged(
+            text,
+            database,
+            self._statement(text, database, settings, streams=streams, is_passed_on=is_passed_on),
+            origin,
+        )
+
+    def run_insert(
+        self,
+        text: str,
+        *,
+        database: str = "default",
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
+        later: AnswerLater,
+    ) -> Answer | None:
+        """Run one statement, an INSERT most likely, as `run`; `later`: as of `insert_arrow`."""
+        return self._logged_later(text, database, self._statement(text, database, settings), origin, later)
+
+    def _statement(
+        self,
+        text: str,
+        database: str,
+        settings: Mapping[str, str] | None,
+        *,
+        streams: bool = False,
+        is_passed_on: bool = False,
+    ) -> Callable[[_Running], Outcome]:
+        """Return the function that runs the text."""
+
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
             with tracing.part("parse"):
@@ -193,16 +223,23 @@ class SqlEngine:
                 dialect.reading(statement, call.settings.dialect, call.settings.spark) as (statement, read_as),
                 noting_unanswered() as unanswered,
             ):
-                try:
-                    outcome = kind.perform(self._services, call, statement)
-                except NotHostedError as error:
-                    if is_passed_on:
-                        raise
-                    return self._services.peers.run(error, text, database=database, settings=given)
-            ignored = settings_without_effect(named_settings(statement))
-            return replace(outcome, notices=(*outcome.notices, *notices, *read_as, *ignored, *sorted(unanswered)))
 
-        return self._logged(text, database, act, origin)
+                def performed(perform: Callable[[], Outcome]) -> Outcome:
+                    try:
+                        outcome = perform()
+                    except NotHostedError as error:
+                        if is_passed_on:
+                            raise
+                        return self._services.peers.run(error, text, database=database, settings=given)
+                    ignored = settings_without_effect(named_settings(statement))
+                    added = (*notices, *read_as, *ignored, *sorted(unanswered))
+                    return replace(outcome, notices=(*outcome.notices, *added))
+
+                if (later := call.later) is not None:
+                    call = replace(call, later=lambda settle: later(lambda: performed(settle)))
+                return performed(lambda: kind.perform(self._services, call, statement))
+
+        return act
 
     def own_rows(self, name: str, wanted: Pushdown = EVERYTHING) -> pa.Table:
         """Return this server's own rows of a system table, at least those wanted. Raises TableNotFoundError."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.codes import WithCode
 from tests.sql_world import SqlWorld, fake_rooms, refused, table_of
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.memory import MemoryReading
@@ -109,6 +110,27 @@ def test_an_insert_that_shares_a_commit_is_answered_later_and_logged_once(world:
     later.wait(2)
     logged = world.rows("SELECT rows_written FROM system.query_log WHERE kind LIKE 'Insert%' ORDER BY 1")
     assert logged == [(0,), (1,), (1,), (2,)]
+    assert not world.engine._services.running.list()
+
+
+def test_an_insert_as_sql_is_answered_later_with_its_notices_and_other_statements_at_once(world: SqlWorld) -> None:
+    later, notices = Later(), list[tuple[str, ...]]()
+
+    def noted(get: Callable[[], Answer]) -> None:
+        answer = get()
+        notices.append(answer.notices)
+        later(lambda: answer)
+
+    text = "INSERT INTO t SETTINGS max_insert_threads = 4 VALUES (1, 'a')"
+    assert world.engine.run_insert(text, later=noted) is None
+    assert later.wait(1) == ["inserted into default.t: 1 rows"]
+    assert notices == [world.run(text).notices]
+    assert notices[0]
+    at_once = world.engine.run_insert("SHOW TABLES", later=noted)
+    assert at_once is not None
+    assert at_once.table.num_rows == 2
+    with pytest.raises(TilthError, check=WithCode("TABLE_NOT_FOUND")):
+        world.engine.run_insert("INSERT INTO nowhere VALUES (1)", later=noted)
     assert not world.engine._services.running.list()
 
 
