@@ -6,6 +6,7 @@ memory; then the key_range policy, then twenty minutes of ingestion.
 
     start       from the begin of the process, imports and opening the store among it, until every table is registered
                 and the first choice was made; the table has the time until each table was refreshed once, too
+    turn        the slowest of all turns from the start until nothing is due
     idle pass   the slowest of all turns of half an hour in which nothing happens; background tasks of longer periods,
                 as the list of tables and the transactions, are among them. The turns are made one after another, with
                 a clock that is moved by the polling interval.
@@ -55,9 +56,15 @@ IDLE_SECONDS = 1800.0
 TURN_SECONDS = 0.25
 #: Turns between two checks whether every table was refreshed.
 CHECK_TURNS = 200
-TARGETS = {"idle_pass_10k_ms": 100.0, "start_10k_s": 10.0, "key_range_7000_s": 1.0, "query_end_over_start": 1.3}
+TARGETS = {
+    "idle_pass_10k_ms": 100.0,
+    "turn_10k_max_ms": 100.0,
+    "start_10k_s": 10.0,
+    "key_range_7000_s": 1.0,
+    "query_end_over_start": 1.3,
+}
 #: Units of the figures; the others are plain numbers.
-UNITS = {"idle_pass_10k_ms": "ms", "start_10k_s": "s", "key_range_7000_s": "s"}
+UNITS = {"idle_pass_10k_ms": "ms", "turn_10k_max_ms": "ms", "start_10k_s": "s", "key_range_7000_s": "s"}
 
 
 class MovedClock(SystemClock):
@@ -88,6 +95,8 @@ class Pass:
     first_turn_s: float
     refreshed_s: float
     settled_s: float
+    #: The longest turn of all these.
+    turn_max_ms: float
     idle_max_ms: float
     idle_p99_ms: float
     idle_median_ms: float
@@ -108,6 +117,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     figures = {"idle_pass_10k_ms": min(each.idle_max_ms for each in passes)}
+    figures["turn_10k_max_ms"] = min(each.turn_max_ms for each in passes)
     figures["start_10k_s"] = min(each.import_s + each.open_s + each.first_turn_s for each in passes)
     # Here, for the processes that measure a start need none of it.
     from bench import bench_key_range, sustained
@@ -178,15 +188,17 @@ def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
     if profile is not None:
         profile.enable()
     manager = _manager(clock, catalog, folder)
-    manager.step()
+    starting: list[float] = []
+    while not manager.has_read_tables:
+        _turn(manager, starting)
     first_turn = time.perf_counter()
     while any(op.stats.about == "not checked yet" for op in manager.ops()):
         # To list all ops takes longer than a turn.
         for _ in range(CHECK_TURNS):
-            manager.step()
+            _turn(manager, starting)
     refreshed = time.perf_counter()
     _print_profile(profile)
-    turns = _settle(clock, manager)
+    turns = _settle(clock, manager, starting)
     settled = time.perf_counter()
     idle = _idle_turns(clock, manager, profiles=profiles)
     manager.stop()
@@ -198,6 +210,7 @@ def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
         "first_turn_s": first_turn - opened,
         "refreshed_s": refreshed - opened,
         "settled_s": settled - refreshed,
+        "turn_max_ms": max(starting),
         "idle_max_ms": max(idle),
         "idle_p99_ms": sorted(idle)[int(len(idle) * 0.99)],
         "idle_median_ms": statistics.median(idle),
@@ -216,12 +229,21 @@ def _manager(clock: MovedClock, catalog: Catalog, folder: str) -> MaintenanceMan
     )
 
 
-def _settle(clock: MovedClock, manager: MaintenanceManager) -> int:
+def _turn(manager: MaintenanceManager, times: list[float]) -> bool:
+    """Make one turn as the manager's loop does, add its milliseconds, and return whether it has started something."""
+    started = time.perf_counter()
+    choice = manager.step()
+    manager.tend()
+    times.append((time.perf_counter() - started) * 1000)
+    return choice.op_name is not None
+
+
+def _settle(clock: MovedClock, manager: MaintenanceManager, times: list[float]) -> int:
     """Make turns until nothing is due, and return their number: the first refreshes of garbage are no idle turns."""
     turns, quiet = 0, 0
     while quiet < 200:
         turns += 1
-        has_started = manager.step().op_name is not None
+        has_started = _turn(manager, times)
         is_busy = has_started or any(run.ended_ms == 0 for run in manager.runs())
         quiet = 0 if is_busy else quiet + 1
         if not has_started:
@@ -240,9 +262,7 @@ def _idle_turns(clock: MovedClock, manager: MaintenanceManager, *, profiles: boo
         profile = cProfile.Profile() if profiles else None
         if profile is not None:
             profile.enable()
-        started = time.perf_counter()
-        manager.step()
-        times.append((time.perf_counter() - started) * 1000)
+        _turn(manager, times)
         if profile is not None:
             profile.disable()
             if times[-1] == max(times):
@@ -267,6 +287,7 @@ def _report(passes: list[Pass], figures: dict[str, float], *, tables: int, built
         "first turn s": "first_turn_s",
         "all refreshed s": "refreshed_s",
         "settled s": "settled_s",
+        "turn max ms": "turn_max_ms",
         "idle max ms": "idle_max_ms",
         "idle p99 ms": "idle_p99_ms",
         "idle median ms": "idle_median_ms",

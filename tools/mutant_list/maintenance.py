@@ -281,6 +281,33 @@ MAINTENANCE: tuple[Mutant, ...] = (
         tests=("tests/unit/maintenance/work/test_planner.py::test_what_waits_is_forgotten_by_events",),
     ),
     Mutant(
+        name="tables-behind-a-pass-leave",
+        breaks="a table that is made behind a pass over all tables and known by a command is taken for gone",
+        path="src/tilth/maintenance/manager/registry.py",
+        old="if uuid in there or (self._hosts(uuid) and self._catalog.tables.by_id(uuid) is not None):",
+        new="if uuid in there:",
+        tests=("tests/unit/maintenance/manager/test_turns.py::test_tables_that_come_and_go_during_a_pass",),
+    ),
+    Mutant(
+        name="turn-without-end",
+        breaks="one turn after a start registers all tables, however long that takes",
+        path="src/tilth/maintenance/manager/registry.py",
+        old="            if is_over():\n                last = uuid\n                break\n",
+        new="",
+        tests=("tests/unit/maintenance/manager/test_turns.py::test_a_start_takes_turns_that_end_in_time",),
+    ),
+    Mutant(
+        name="missed-events-begin-anew",
+        breaks="tables are never notified of missed events where more are missed in each turn",
+        path="src/tilth/maintenance/manager/news.py",
+        old="                    self._doubted.setdefault(table.watch.uuid, table)\n",
+        new="                    self._doubted = {table.watch.uuid: table} | self._doubted\n",
+        tests=(
+            "tests/unit/maintenance/manager/test_turns.py::"
+            "test_all_tables_are_notified_over_several_turns_where_events_were_missed",
+        ),
+    ),
+    Mutant(
         name="lost-answers-never-due",
         breaks="a table of a stopped service is not looked at although the answer to a commit was lost",
         path="src/tilth/maintenance/manager/poller.py",

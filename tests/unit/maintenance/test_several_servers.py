@@ -132,13 +132,19 @@ def test_only_tables_of_this_server_are_looked_after(servers: Servers) -> None:
     decisions = DecisionLog(world.clock)
     first_reads = FirstReads(world.catalog)
     registry = Registry(
-        world.catalog, {}, build, decisions, deque(), first_reads=first_reads, hosts=lambda uuid: uuid in hosted
+        world.catalog,
+        {},
+        build,
+        decisions=decisions,
+        woken=deque(),
+        first_reads=first_reads,
+        hosts=lambda uuid: uuid in hosted,
     )
     with pytest.raises(AssertionError):
-        registry.refresh(world.clock.now_ms())
+        next(registry.refresh(world.clock.now_ms))
     assert made == [world.t]
     hosted.clear()
-    assert registry.refresh(world.clock.now_ms()) == []
+    assert list(registry.refresh(world.clock.now_ms)) == [[]]
     with pytest.raises(NotHostedError, match=rf"uuid={world.t}"):
         registry.get(world.t)
 
@@ -149,8 +155,8 @@ def test_a_table_that_comes_back_while_its_former_ops_end_is_not_said_to_be_miss
         world.catalog,
         {},
         lambda watch: TableOps(watch, ()),
-        DecisionLog(world.clock),
-        deque(),
+        decisions=DecisionLog(world.clock),
+        woken=deque(),
         first_reads=FirstReads(world.catalog),
     )
     table = registry.get(world.t)

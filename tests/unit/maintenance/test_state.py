@@ -18,6 +18,7 @@ from tilth.base.errors import (
     UnknownOutcomeError,
 )
 from tilth.base.retry import Retry
+from tilth.maintenance.manager import feed
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.state import ServiceWork, failed_again, is_failure, is_on, newest, rule_of, service_status
 from tilth.model.service import ServiceKind, ServiceState, Switch, SwitchState
@@ -96,6 +97,40 @@ def test_the_state_of_a_service_is_the_first_that_holds() -> None:
     assert service_status(None, work, now_ms=5) == (ServiceState.WAITING, "waits", None)
     work = replace(work, waiting=0)
     assert service_status(None, work, now_ms=5) == (ServiceState.IDLE, "idles", None)
+
+
+def test_many_events_are_read_and_reported_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "READ_EVENTS", 2)
+    monkeypatch.setattr(feed, "NEWS_EVENTS", 3)
+    world = World()
+    news = PartFeed(world.catalog)
+    for round_ in range(2):
+        for number in range(7):
+            world.insert(f"p{round_}{number}")
+            world.clock.advance(0.001)
+        found: list[str] = []
+        calls = 0
+        while not calls or news.is_behind:
+            events, is_all = news.news(world.clock.now_ms())
+            assert len(events) <= 3
+            assert is_all
+            assert news.has_begun is (round_ > 0 or not news.is_behind)
+            found += [event.part.split("_")[0] for event in events]
+            calls += 1
+        assert found == [f"p{round_}{number}" for number in range(7)]
+        assert calls > 3
+    # The oldest are not reported where there are too many; the first answer says so.
+    monkeypatch.setattr(feed, "EVENTS_MAX", 4)
+    world.clock.advance(60)
+    for number in range(6):
+        world.insert(f"q{number}")
+        world.clock.advance(0.001)
+    answers = [news.news(world.clock.now_ms())]
+    while news.is_behind:
+        answers.append(news.news(world.clock.now_ms()))
+    found = [event.part.split("_")[0] for events, _ in answers for event in events]
+    assert found == ["q2", "q3", "q4", "q5"]
+    assert [is_all for events, is_all in answers if events] == [False, True]
 
 
 def test_each_event_is_reported_once_even_if_it_lands_late() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -12,6 +13,16 @@ from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.small_commit import remove_range, rewrite_range
 from tilth.model.part import Part, PartEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRead:
+    """A part of the log."""
+
+    #: Newest first.
+    events: list[PartEvent]
+    #: Key of the oldest one; None: there are no older ones.
+    first: bytes | None
 
 
 class PartLog:
@@ -32,6 +43,17 @@ class PartLog:
             if table is None or event.table == table:
                 found.append(event)
         return found[::-1]
+
+    def before(self, end: bytes | None, since_ms: int, *, limit: int) -> EventsRead:
+        """Return the last events before a key, or of all, that are not older than a time: one read. Only keys of an
+        earlier answer are given.
+        """
+        start, last = pack(Space.PART_LOG, since_ms), span(Space.PART_LOG)[1]
+        found = list(self._kv.scan(start, end or last, limit=limit, reverse=True))
+        return EventsRead(
+            events=[codec.PART_EVENTS.decode(key, each.value) for key, each in found],
+            first=found[-1][0] if len(found) == limit else None,
+        )
 
     def trim(self, before_ms: int) -> int:
         """Remove the events before a time; return how many."""

@@ -23,7 +23,7 @@ from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.parts.totals import TableTotals, TotalsCache
 from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
-from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, table_of, unpack
+from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, span_among, table_of, unpack
 from tilth.catalog.records.nouns import PartitionRecord, TableVersion
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import visibility
@@ -81,14 +81,23 @@ class Parts:
         """Return the versions of all tables, by uuid: one read, however many there are. Those that have not changed
         since the last call are the same objects.
         """
-        before, found = self._decoded, dict[bytes, tuple[bytes, str, TableVersion]]()
-        for key, each in self._kv.scan(*span(Space.VERSION)):
+        found = dict(self._versions(*span(Space.VERSION)))
+        self._decoded = found
+        return {uuid: version for _, uuid, version in list(found.values())}
+
+    def versions_among(self, first: str, last: str) -> dict[str, TableVersion]:
+        """Return the versions of these two tables and of those between them, by uuid: one read, as `versions`."""
+        found = dict(self._versions(*span_among(Space.VERSION, first, last)))
+        self._decoded |= found
+        return {uuid: version for _, uuid, version in found.values()}
+
+    def _versions(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, tuple[bytes, str, TableVersion]]]:
+        before = self._decoded
+        for key, each in self._kv.scan(start, end):
             known = before.get(key)
             if known is None or known[0] != each.value:
-                known = (each.value, str(unpack(key, "s")[0]), codec.VERSIONS.decode(key, each.value))
-            found[key] = known
-        self._decoded = found
-        return {uuid: version for _, uuid, version in found.values()}
+                known = (each.value, table_of(key), codec.VERSIONS.decode(key, each.value))
+            yield key, known
 
     def visible_of(self, tables: Sequence[str]) -> dict[str, dict[str, PartitionParts]]:
         """Return the partitions of each of these tables, which stand close together in the catalog, with their visible
@@ -98,10 +107,10 @@ class Parts:
         records: list[tuple[str, PartitionRecord]] = []
         entries: dict[tuple[str, str], list[Entry]] = {}
         with self._kv.view() as view:
-            for key, each in view.scan(span(Space.PARTITION, first)[0], span(Space.PARTITION, last)[1]):
+            for key, each in view.scan(*span_among(Space.PARTITION, first, last)):
                 if (table := table_of(key)) in wanted:
                     records.append((table, codec.PARTITIONS.decode(key, each.value)))
-            for key, each in view.scan(span(Space.ENTRY, first)[0], span(Space.ENTRY, last)[1]):
+            for key, each in view.scan(*span_among(Space.ENTRY, first, last)):
                 if (table := table_of(key)) in wanted:
                     entry = codec.ENTRIES.decode(key, each.value)
                     entries.setdefault((table, entry.name.partition), []).append(entry)
@@ -111,13 +120,17 @@ class Parts:
             found[table][record.partition] = PartitionParts(counted=record.counted_parts, parts=parts)
         return found
 
-    def leftovers(self) -> Leftovers:
-        """Return which tables have something that collecting may be about: a few reads, and one for each such table."""
+    def leftovers_among(self, first: str, last: str) -> Leftovers:
+        """Return which of these two tables and of those between them have something that collecting may be about: a few
+        reads, and one for each such table.
+        """
+
+        def having(space: Space) -> frozenset[str]:
+            return _tables_with(view, space, *span_among(space, first, last))
+
         with self._kv.view() as view:
             return Leftovers(
-                deltas=_tables_with(view, Space.DELTA),
-                ended_deltas=_tables_with(view, Space.ENDED_DELTA),
-                trash=_tables_with(view, Space.TRASH),
+                deltas=having(Space.DELTA), ended_deltas=having(Space.ENDED_DELTA), trash=having(Space.TRASH)
             )
 
     def totals(self, tables: Collection[str] | None = None) -> dict[str, TableTotals]:
@@ -390,9 +403,8 @@ def _stored_deltas(
                 yield from read_all(view, codec.DELTAS, space, table, partition)
 
 
-def _tables_with(view: ReadView, space: Space) -> frozenset[str]:
-    """Return the tables that have keys in the space, whose first field is a table."""
-    start, end = span(space)
+def _tables_with(view: ReadView, space: Space, start: bytes, end: bytes) -> frozenset[str]:
+    """Return the tables that have keys in the range of the space, whose first field is a table."""
     found: set[str] = set()
     while first := next(iter(view.scan(start, end, limit=1)), None):
         table = table_of(first[0])

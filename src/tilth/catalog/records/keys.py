@@ -190,6 +190,11 @@ def span(space: Space, *fields: str | int) -> tuple[bytes, bytes]:
     return start, after_prefix(start)
 
 
+def span_among(space: Space, first: str, last: str) -> tuple[bytes, bytes]:
+    """First and end of the range of all keys whose first field is one of these texts or between them."""
+    return pack(space, first), span(space, last)[1]
+
+
 def text_span(space: Space, beginning: str) -> tuple[bytes, bytes]:
     """First and end of the range of all keys whose first field is a text that begins so."""
     start = pack(space, beginning).removesuffix(_END)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tilth.base.clock import Clock
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.keys import Space, pack, span_among
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch
 
@@ -36,6 +36,11 @@ class ServiceSwitches:
         """Return the switches of a service for the table and for all tables."""
         found = (self.switch(each, service) for each in (table, ALL_TABLES))
         return [switch for switch in found if switch is not None]
+
+    def among(self, first: str, last: str) -> list[Switch]:
+        """Return the switches of these two tables and of those between them: one read."""
+        found = self._kv.scan(*span_among(Space.SWITCH, first, last))
+        return [codec.SWITCHES.decode(key, each.value) for key, each in found]
 
     def set(self, switch: Switch) -> None:
         """Store the switch; it is durable when the call returns, and only then may services be notified."""

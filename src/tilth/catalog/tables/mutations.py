@@ -20,7 +20,7 @@ from tilth.base.logs import Log
 from tilth.catalog.errors import MutationNotFoundError, TableNotFoundError
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.keys import Space, pack, span_among
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.rules.earlier_columns import without_unused
 from tilth.catalog.rules.visibility import visible
@@ -44,6 +44,13 @@ class Mutations:
         fields = () if table is None else (table,)
         entries = read_all(self._kv, codec.MUTATIONS, Space.MUTATION, *fields)
         return sorted(entries, key=lambda each: (each.table, each.commit_ts))
+
+    def pending_among(self, first: str, last: str) -> builtins.list[Mutation]:
+        """Return those of these two tables and of the tables between them, of each oldest first: one read."""
+        found = self._kv.scan(*span_among(Space.MUTATION, first, last))
+        entries = (codec.MUTATIONS.decode(key, each.value) for key, each in found)
+        pending = (each for each in entries if each.state is MutationState.PENDING)
+        return sorted(pending, key=lambda each: (each.table, each.commit_ts))
 
     def pending(self, table: str) -> builtins.list[Mutation]:
         """Oldest first: the order in which parts get them."""

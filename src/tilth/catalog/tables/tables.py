@@ -7,7 +7,7 @@ to one relation; a view's source and target exist as long as the view. See also:
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -183,14 +183,26 @@ class Tables:
         """Return all relations, by uuid. Those that have not changed since the last call are the same objects, so it
         costs next to nothing to read ten thousand of them again.
         """
-        before, found = self._decoded, {}
-        for key, each in self._kv.scan(*span(Space.RELATION)):
+        found = dict(self._relations(*span(Space.RELATION), limit=None))
+        self._decoded = found
+        return [relation for _, relation in list(found.values())]
+
+    def some(self, after: str, *, limit: int) -> builtins.list[Relation]:
+        """Return the first relations whose uuid is greater, by uuid: one read, as `all` for a part of them."""
+        start, end = span(Space.RELATION)
+        found = dict(self._relations(span(Space.RELATION, after)[1] if after else start, end, limit=limit))
+        self._decoded |= found
+        return [relation for _, relation in found.values()]
+
+    def _relations(
+        self, start: bytes, end: bytes, *, limit: int | None
+    ) -> Iterator[tuple[bytes, tuple[bytes, Relation]]]:
+        before = self._decoded
+        for key, each in self._kv.scan(start, end, limit=limit):
             known = before.get(key)
             if known is None or known[0] != each.value:
                 known = (each.value, codec.RELATIONS.decode(key, each.value))
-            found[key] = known
-        self._decoded = found
-        return [relation for _, relation in found.values()]
+            yield key, known
 
     def views_of(self, kafka_uuid: str) -> builtins.list[ViewDef]:
         with self._kv.view() as view:

@@ -14,9 +14,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.memory import MemoryReading
 from tilth.base.rand import Rng, new_rng
@@ -30,11 +31,13 @@ from tilth.maintenance.damage.checks import TaskChecks
 from tilth.maintenance.flush.commands import FlushReport
 from tilth.maintenance.gc.explain_gc import GcRow
 from tilth.maintenance.gc.round import GcReport
-from tilth.maintenance.kinds import Choice, ChoiceRule, OpKind, OpView, Prepared, Refused
+from tilth.maintenance.kinds import Choice, ChoiceRule, OpKind, Prepared, Refused
 from tilth.maintenance.manager.decisions import DecisionLog
-from tilth.maintenance.manager.feed import PartFeed
+from tilth.maintenance.manager.news import News
 from tilth.maintenance.manager.optimize import OptimizeReport, optimize_table
 from tilth.maintenance.manager.poller import Poller, poll_failed
+from tilth.maintenance.manager.ranking import Ranking
+from tilth.maintenance.manager.refreshes import Refreshes
 from tilth.maintenance.manager.registry import Registry
 from tilth.maintenance.manager.runs import Runs, Slot
 from tilth.maintenance.manager.scheduler import choose, passed_over
@@ -59,14 +62,10 @@ from tilth.model.service import ServiceState, ServiceStats
 from tilth.storage import Roots, release_unused
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 
-#: Refresh interval of the list of tables and the switches, when nobody wakes the manager.
-REFRESH_MS = 30_000
-#: At most one part in this many of the time goes into refreshes, however often the manager is woken.
-REFRESH_SHARE = 10
+#: Maximum time of a step of a turn; what remains is done in the next turn.
+STEP_SECONDS_MAX = 0.02
 CLEAN_PERIOD_MS = 5_000
 STOP_SECONDS_MAX = 30.0
-#: Maximum wait of a statement until the switches have been read.
-REFRESH_SECONDS_MAX = 10.0
 #: Log interval while it is disabled.
 DISABLED_LOG_SECONDS = 300.0
 
@@ -110,24 +109,18 @@ class MaintenanceManager:
         self._settings = settings
         self._hosts = hosts
         self._rng = stand_ins.rng
-        #: Guards what is to be refreshed; notified after each refresh of all tables.
-        self._lock = threading.Condition()
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: The tables by uuid, and those to be polled because something has happened to them.
         self._tables: dict[str, TableOps] = {}
         self._woken: deque[str] = deque()
-        #: Tables of which definition, switches or mutations are to be read anew; or those of all.
-        self._changed: set[str] = set()
-        self._must_refresh = True
-        self._refreshes_begun = self._refreshes_ended = 0
+        #: End of the present step of a turn; time that the last turn took for what it did not bring to an end.
+        self._step_until = self._behind_seconds = 0.0
         #: State of the manager's thread alone: last choice by table, and times of its other tasks.
         self._served: dict[str, int] = {}
         self._turns = 0
         self._known_workers = 0
-        self._refreshed_at = -REFRESH_MS / 1000
-        self._may_refresh_at = 0.0
         self._cleaned_at = -CLEAN_PERIOD_MS / 1000
         self._logged_disabled: float | None = None
         self._table_leases = TableLeases(catalog.leases, server=lambda: catalog.server)
@@ -152,12 +145,13 @@ class MaintenanceManager:
             pressure_percent=settings.scheduler.memory_pressure_percentage,
             log=self._decisions.relieved,
         )
-        self._feed = PartFeed(catalog)
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
         self._rewrite_slots = RewriteSlots(clock, slots=self._rewrites_max, running=self._runs.rewrites)
         self._context = self._new_context(root, stand_ins.new_rebaser)
         self._registry = self._new_registry(stand_ins.build or self._build)
-        self._poller = Poller(clock, settings.workload, self._tables.get, self._woken)
+        self._poller = Poller(clock, settings.workload, settings.scheduler, self._tables.get, self._woken)
+        self._refreshes = Refreshes(clock, self._registry, leave=self._leave, ended=self._follow_workers)
+        self._news = News(catalog, self._registry, self._poller, self._rewrite_slots, unknown=self._unknown)
 
     def start(self) -> None:
         """Clean up after an earlier run on this catalog, then begin to work."""
@@ -181,11 +175,7 @@ class MaintenanceManager:
 
     def wake(self, table_uuid: str | None = None) -> None:
         """Poll the table now instead of a little later: it, a switch, a setting or a mutation has changed."""
-        with self._lock:
-            if table_uuid is None or self._tables.get(table_uuid) is None:
-                self._must_refresh = True
-            else:
-                self._changed.add(table_uuid)
+        self._refreshes.changed(table_uuid)
         self._awake.set()
 
     def add_memory_relief(self, act: Callable[[], None]) -> None:
@@ -198,14 +188,7 @@ class MaintenanceManager:
         """
         if self._thread is None:
             return
-        with self._lock:
-            wanted = self._refreshes_begun + 1
-            self.wake()
-            if not self._lock.wait_for(lambda: self._refreshes_ended >= wanted, REFRESH_SECONDS_MAX):
-                hint = "it will, as soon as it can read the catalog; the switch is stored"
-                raise UnavailableError(
-                    "the maintenance has not read its switches yet", seconds=REFRESH_SECONDS_MAX, hint=hint
-                )
+        self._refreshes.wait(self._awake.set)
 
     def scanned(self, table_uuids: Iterable[str]) -> None:
         """Count that a query begins to read these tables: the more are read, the more it is worth to merge them."""
@@ -216,11 +199,17 @@ class MaintenanceManager:
                     table.watch.workload.add(scans=1)
 
     def step(self) -> Choice:
-        """Do one turn of the loop: news, registration, at most one start. The thread calls it; tests may."""
+        """Do one turn of the loop: news, registration, at most one start. The thread calls it; tests may.
+
+        What takes longer than a step's time goes on in the next turn, which follows soon.
+        """
         now_ms = self._clock.now_ms()
-        self._refresh()
-        self._read_news(now_ms)
-        self._see_off()
+        self._behind_seconds = 0.0
+        self._in_time(partial(self._refreshes.step, self._is_over))
+        # Events of tables that are not registered yet would be lost to their statistics.
+        if self._refreshes.has_passed:
+            self._in_time(partial(self._news.report, now_ms, self._is_over))
+        self._in_time(self._see_off)
         # The monotonic clock measures the period: a wall clock that jumped ahead and back would stop cleaning for long.
         now = self._clock.monotonic()
         if now - self._cleaned_at >= CLEAN_PERIOD_MS / 1000:
@@ -228,6 +217,15 @@ class MaintenanceManager:
             self._cleaner.tick()
             self.damage.recheck(now_ms)
         return self._start_one()
+
+    @property
+    def has_read_tables(self) -> bool:
+        """True once all tables have been read since the start."""
+        return self._refreshes.has_passed
+
+    def tend(self) -> None:
+        """Let collections of garbage leave out what stays: the loop does so after each turn."""
+        self._registry.objects.tend()
 
     # --- status ---
 
@@ -359,44 +357,27 @@ class MaintenanceManager:
             has_started = False
             try:
                 has_started = self.step().op_name is not None
+                self.tend()
             # The outermost loop: whatever happens, tables are polled again.
             except BaseException as error:
                 _log.error("maintenance_turn_failed", error=error)
             if not has_started:
-                # Half of the time is left to others while there is much to poll.
-                self._clock.wait(self._awake, min(interval, self._poller.behind_seconds or interval))
+                # Half of the time is left to others while there is much to do.
+                self._clock.wait(self._awake, min(interval, self._behind_seconds or interval))
 
-    def _refresh(self) -> None:
-        """Refresh new and dropped tables, and what has changed of the others."""
-        started = self._clock.monotonic()
-        is_wanted = self._must_refresh and started >= self._may_refresh_at
-        if is_wanted or started - self._refreshed_at >= REFRESH_MS / 1000:
-            with self._lock:
-                self._must_refresh = False
-                self._changed.clear()
-                self._refreshes_begun = number = self._refreshes_begun + 1
-            self._refreshed_at = started
-            try:
-                gone = self._registry.refresh(self._clock.now_ms())
-            except TilthError:
-                # Tables that were not read are still to be refreshed.
-                self._must_refresh = True
-                raise
-            with self._lock:
-                self._refreshes_ended = number
-                self._lock.notify_all()
-            self._follow_workers()
-            ended = self._clock.monotonic()
-            self._may_refresh_at = ended + (ended - started) * (REFRESH_SHARE - 1)
-            for table in gone:
-                self._leave(table)
-            return
-        while self._changed:
-            with self._lock:
-                uuid = self._changed.pop()
-            left = self._registry.refresh_one(uuid)
-            if left is not None:
-                self._leave(left)
+    def _in_time(self, work: Callable[[], bool]) -> None:
+        """Do a step's work, which checks `_is_over`; it returns whether some of it is left for the next turn."""
+        began = self._clock.monotonic()
+        self._step_until = began + STEP_SECONDS_MAX
+        if work():
+            self._behind_seconds += self._clock.monotonic() - began
+
+    def _is_over(self) -> bool:
+        return self._clock.monotonic() >= self._step_until
+
+    def _unknown(self, uuid: str) -> None:
+        if self._hosts(uuid):
+            self.wake(uuid)
 
     def _follow_workers(self) -> None:
         """Poll all tables where workers have gone: what was few parts for all of them may be many for the others."""
@@ -410,7 +391,8 @@ class MaintenanceManager:
         self._poller.forget(table)
         self._registry.leave(table)
 
-    def _see_off(self) -> None:
+    def _see_off(self) -> bool:
+        """Release the tables that have left and of which nothing runs any more."""
         for table in self._registry.leaving():
             uuid = table.watch.uuid
             if self._runs.has_any(uuid) or any(op.running for op in table.ops):
@@ -419,43 +401,23 @@ class MaintenanceManager:
             self._table_leases.release(uuid)
             self._registry.forget(uuid)
             # It may have come back meanwhile, by UNDROP.
-            self._must_refresh = True
-
-    def _read_news(self, now_ms: int) -> None:
-        is_first = not self._feed.has_begun
-        events, is_all = self._feed.news(now_ms)
-        for event in events:
-            self._rewrite_slots.observe(event)
-            table = self._tables.get(event.table)
-            if table is None and not self._hosts(event.table):
-                continue
-            if table is None:
-                # A table that nobody reported, or one that was dropped.
-                self._must_refresh = True
-                continue
-            partition = table.watch.observe(event)
-            for op in table.ops:
-                op.observe(event, partition)
-            if not is_first:
-                self._poller.urge(table)
-        # After a start, older events miss in the statistics only: every table is polled anyway.
-        if not is_all and not is_first:
-            for table in self._registry.all():
-                table.watch.doubt_version()
-                table.notice_all()
-                self._poller.urge(table)
+            self.wake(uuid)
+            if self._is_over():
+                return True
+        return False
 
     def _start_one(self) -> Choice:
         started = self._clock.monotonic()
         free = self._free_slots()
-        views: list[OpView] = []
+        rankings: list[Ranking] = []
         if free > 0:
             self._poller.poll()
-            views = self._startable(self._poller.views())
+            self._behind_seconds += self._poller.behind_seconds
+            rankings = self._poller.rankings(with_rewrites=self._rewrite_slots.is_free())
         memory = self._memory.use()
         self._relief.relieve(memory)
         choice = choose(
-            views,
+            rankings,
             free_workers=free,
             memory=memory,
             settings=self._settings.scheduler,
@@ -487,16 +449,11 @@ class MaintenanceManager:
             choice,
             op.table,
             about=prepared.about,
-            runnable=len(views),
-            others=passed_over(views, choice, self._settings.scheduler),
+            runnable=sum(map(len, rankings)),
+            others=passed_over(rankings, choice),
         )
         self._runs.begin(slot, prepared)
         return choice
-
-    def _startable(self, views: list[OpView]) -> list[OpView]:
-        if self._rewrite_slots.is_free():
-            return views
-        return [view for view in views if not self._poller.found(view.name).kind.traits.is_rewrite]
 
     def _free_slots(self) -> int:
         if self._stopping.is_set():
@@ -525,8 +482,7 @@ class MaintenanceManager:
     def _run_ended(self, slot: Slot) -> None:
         if slot.op.kind is OpKind.MUTATE:
             # The entry may be done, and the next one's turn.
-            with self._lock:
-                self._changed.add(slot.op.watch.uuid)
+            self._refreshes.changed(slot.op.watch.uuid)
         self._awake.set()
 
     # --- what the ops are given ---
@@ -566,8 +522,8 @@ class MaintenanceManager:
             self._catalog,
             self._tables,
             build,
-            self._decisions,
-            self._woken,
+            decisions=self._decisions,
+            woken=self._woken,
             first_reads=self._context.first_reads,
             hosts=self._hosts,
         )

@@ -9,17 +9,17 @@ where it ended, so that busy tables hide no others.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.maintenance.kinds import OpStats, OpView
+from tilth.maintenance.manager.ranking import Ranking
 from tilth.maintenance.manager.table_ops import TableOps
-from tilth.maintenance.settings import WorkloadSettings
+from tilth.maintenance.settings import SchedulerSettings, WorkloadSettings
 from tilth.maintenance.state import NEVER_MS, Failure, failed_again, standing
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.table.workload import load_score
@@ -27,8 +27,10 @@ from tilth.maintenance.work.op import Op
 
 #: Maximum time of polling in one iteration; the tables that remain are polled in the next one.
 POLL_SECONDS_MAX = 0.01
-#: Poll interval of a table with runnable ops; it is polled earlier when something has changed.
+#: Poll interval of a table with runnable ops, and the same for each such table; it is polled earlier when something has
+#: changed.
 POLL_AGAIN_MS = 1_000
+POLL_AGAIN_MS_PER_TABLE = 2
 #: Minimum number of due times kept before old ones are removed.
 TIMES_MIN = 10_000
 
@@ -49,6 +51,7 @@ class Poller:
         self,
         clock: Clock,
         workload: WorkloadSettings,
+        scheduler: SchedulerSettings,
         find: Callable[[str], TableOps | None],
         woken: deque[str],
     ) -> None:
@@ -57,8 +60,9 @@ class Poller:
         """
         self._clock = clock
         self._workload = workload
-        #: The ops that could run, by table, and all of them by name.
-        self._runnable: dict[str, list[OpView]] = {}
+        #: The ops that could run: those that rewrite parts, and all others; all by table and by name, and by name.
+        self._rewrites, self._others = Ranking(scheduler), Ranking(scheduler)
+        self._runnable: dict[str, dict[str, Op]] = {}
         self._ops: dict[str, Op] = {}
         #: Tables that go first, in the order in which something happened to them.
         self._urgent: dict[str, TableOps] = {}
@@ -132,8 +136,9 @@ class Poller:
         heapq.heapify(self._due)
         self._due_max = 2 * len(self._due) + TIMES_MIN
 
-    def views(self) -> list[OpView]:
-        return list(itertools.chain.from_iterable(self._runnable.values()))
+    def rankings(self, *, with_rewrites: bool) -> list[Ranking]:
+        """Return the ops that could run, with or without those that rewrite parts."""
+        return [self._others, self._rewrites] if with_rewrites else [self._others]
 
     def found(self, name: str) -> Op:
         return self._ops[name]
@@ -151,21 +156,35 @@ class Poller:
         return True
 
     def _drop(self, table: TableOps) -> None:
-        for view in self._runnable.pop(table.watch.uuid, ()):
-            self._ops.pop(view.name, None)
+        self._forget_ops(self._runnable.pop(table.watch.uuid, {}))
+
+    def _forget_ops(self, ops: Mapping[str, Op]) -> None:
+        for name, op in ops.items():
+            # After a change of names another table's op may have the name.
+            if self._ops.get(name) is op:
+                del self._ops[name]
+                self._ranking(op).drop(name)
+
+    def _ranking(self, op: Op) -> Ranking:
+        return self._rewrites if op.kind.traits.is_rewrite else self._others
 
     def _poll_table(self, table: TableOps, now_ms: int) -> None:
         watch = table.watch
         # Lowered first: what is noticed from here on leads to another poll.
         watch.is_woken = False
-        runnable = [op for op in table.ops if self._weigh(watch, op, now_ms)]
-        self._drop(table)
-        if not runnable:
-            self._is_due_at(table, min((self._due_ms(watch, op, now_ms) for op in table.ops), default=NEVER_MS))
-            return
-        self._runnable[watch.uuid] = [OpView(name=op.name, table=watch.name, stats=op.observed) for op in runnable]
-        self._ops |= {op.name: op for op in runnable}
-        self._is_due_at(table, now_ms + POLL_AGAIN_MS)
+        runnable = {op.name: op for op in table.ops if self._weigh(watch, op, now_ms)}
+        before = self._runnable.pop(watch.uuid, {})
+        self._forget_ops({name: op for name, op in before.items() if runnable.get(name) is not op})
+        due_ms = min((self._due_ms(watch, op, now_ms) for op in table.ops if op.name not in runnable), default=NEVER_MS)
+        if runnable:
+            for name, op in runnable.items():
+                self._ops[name] = op
+                self._ranking(op).put(OpView(name=name, table=watch.name, stats=op.observed))
+            self._runnable[watch.uuid] = runnable
+            # Another op of the table may be due before.
+            again_ms = max(POLL_AGAIN_MS, POLL_AGAIN_MS_PER_TABLE * len(self._runnable))
+            due_ms = now_ms + min(again_ms, max(POLL_AGAIN_MS, due_ms - now_ms))
+        self._is_due_at(table, due_ms)
 
     def _weigh(self, watch: TableWatch, op: Op, now_ms: int) -> bool:
         """Get the statistics of the op; true if it could run now. After a failure it is left alone for a while."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilth.maintenance.manager.scheduler import adjusted_score
+from tilth.maintenance.manager.ranking import adjusted_score
 from tilth.maintenance.settings import SchedulerSettings
 from tilth.maintenance.state import NEVER_MS, newest
 from tilth.maintenance.stats import OpRow

@@ -12,7 +12,7 @@ Tests: tests/unit/maintenance/manager/test_registry.py.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tilth.base.errors import TilthError
@@ -21,8 +21,8 @@ from tilth.catalog import Catalog, PartitionParts
 from tilth.maintenance.table.watch import TableWatch
 
 #: Visible parts, and tables, of one reading; entries that have ended come on top.
-PARTS_MAX = 2_000
-TABLES_MAX = 1_000
+PARTS_MAX = 500
+TABLES_MAX = 250
 
 _log = Log("maintenance")
 
@@ -42,15 +42,19 @@ class FirstReads:
         #: The new tables that were not read yet, by uuid.
         self._new: dict[str, TableWatch] = {}
         #: All tables with commits, in the catalog's order, those of other servers among them.
-        self._all: Sequence[str] = ()
+        self._all: list[str] = []
         #: The last reading, and the last table in it.
         self._read: dict[str, _Read] = {}
         self._last = ""
 
     def announce(self, tables: Iterable[TableWatch], *, among: Iterable[str]) -> None:
-        """Note new tables. `among`: all tables with commits."""
+        """Note new tables. `among`: all tables with commits of a part of the catalog, which follows the part before."""
         self._new |= {each.uuid: each for each in tables if _is_eligible(each)}
-        self._all, self._last = sorted(among), ""
+        ordered = sorted(among)
+        if self._all and ordered and ordered[0] <= self._all[-1]:
+            # Another pass over the catalog.
+            self._all, self._last = [], ""
+        self._all += ordered
 
     def pop(self, watch: TableWatch) -> Mapping[str, PartitionParts] | None:
         """Return the partitions of the table with their visible parts; None: it has to read them itself."""

@@ -72,7 +72,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     )
     _check_table(statement, table)
     made = create_in_storage(services, table, if_not_exists=statement.if_not_exists)
-    services.maintenance.wake()
+    services.maintenance.wake(made.uuid)
     return replace(done(f"table created: {full_name(made)}"), notices=notices)
 
 

@@ -10,8 +10,9 @@ import pytest
 from tilth.maintenance.kinds import OpKind, OpStats
 from tilth.maintenance.manager import poller
 from tilth.maintenance.manager.poller import Poller
+from tilth.maintenance.manager.ranking import by_score
 from tilth.maintenance.manager.table_ops import TableOps
-from tilth.maintenance.settings import WorkloadSettings
+from tilth.maintenance.settings import SchedulerSettings, WorkloadSettings
 from tilth.maintenance.state import NEVER_MS, Failure
 from tilth.maintenance.table.watch import TableWatch
 from tilth.model.service import ServiceKind
@@ -35,12 +36,13 @@ class CountedOp:
     has_unknown: bool = False
     observed: OpStats | None = None
     poll_failure: Failure | None = None
+    says: OpStats = field(default_factory=lambda: OpStats.idle("nothing"))
 
     def stats(self) -> OpStats:
         self.asked += 1
         if self.error is not None:
             raise self.error
-        return OpStats.idle("nothing")
+        return self.says
 
 
 @dataclass
@@ -51,7 +53,7 @@ class Tables:
         self.tables: dict[str, TableOps] = {}
         self.ops: dict[str, CountedOp] = {}
         self.woken: deque[str] = deque()
-        self.poller = Poller(self.clock, WorkloadSettings(), self.tables.get, self.woken)
+        self.poller = Poller(self.clock, WorkloadSettings(), SchedulerSettings(), self.tables.get, self.woken)
 
     def add(self, uuid: str, due_ms: int = NEVER_MS) -> CountedOp:
         watch = TableWatch(TableDef(uuid=uuid, database="d", name=uuid, schema=SCHEMA))
@@ -131,3 +133,59 @@ def test_a_table_that_is_gone_is_forgotten_and_a_clock_put_back_loses_none() -> 
     assert tables.poll() == {}
     tables.clock.advance(5)
     assert tables.poll() == {"a": 1}
+
+
+RUNNABLE = OpStats(is_runnable=True, perf_improvement=1.0)
+
+
+def _names(tables: Tables) -> list[str]:
+    return sorted(op.name for ranking in tables.poller.rankings(with_rewrites=True) for _, op in by_score([ranking]))
+
+
+def test_an_op_that_could_run_is_there_until_it_cannot_or_its_table_is_gone() -> None:
+    tables = Tables()
+    for uuid in "abc":
+        tables.add(uuid).says = RUNNABLE
+    tables.poll()
+    assert _names(tables) == ["a", "b", "c"]
+    assert not len(tables.poller.rankings(with_rewrites=False)[0])
+    tables.ops["a"].says = OpStats.idle("nothing")
+    tables.tables["a"].watch.is_woken = True
+    tables.poll()
+    tables.poller.forget(tables.tables.pop("b"))
+    assert _names(tables) == ["c"]
+
+
+def test_tables_that_take_each_others_names_keep_their_ops() -> None:
+    tables = Tables()
+    for uuid in "ab":
+        tables.add(uuid).says = RUNNABLE
+    tables.poll()
+    # `a` has got the name of `b`, which is polled later.
+    tables.ops["a"].name = "b"
+    tables.tables["a"].watch.is_woken = True
+    tables.poll()
+    assert _names(tables) == ["b"]
+    found: object = tables.poller.found("b")
+    assert found is tables.ops["a"]
+    tables.poller.forget(tables.tables.pop("b"))
+    assert _names(tables) == ["b"]
+    tables.poller.forget(tables.tables.pop("a"))
+    assert _names(tables) == []
+
+
+def test_the_more_tables_could_run_the_less_often_each_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller, "POLL_AGAIN_MS_PER_TABLE", 1_000)
+    tables = Tables()
+    for uuid in "abcd":
+        tables.add(uuid).says = RUNNABLE
+    other = CountedOp("other", due_ms=tables.clock.now_ms() + 2_500)
+    watch = tables.tables["d"].watch
+    tables.tables["d"] = TableOps(watch, (tables.ops["d"], other))  # type: ignore[arg-type]  # as above
+    tables.poll()
+    polled = []
+    for _ in range(6):
+        tables.clock.advance(0.5)
+        polled.append("".join(tables.poll()))
+    # The due time of another op of the table is kept.
+    assert polled == ["", "a", "", "b", "d", "c"]

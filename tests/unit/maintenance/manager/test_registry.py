@@ -12,7 +12,7 @@ from tests.maintenance_world import MaintenanceWorld, MergeWorker
 from tilth.catalog import HidePartition, PartitionParts
 from tilth.catalog.records.keys import Space, entry_key, span
 from tilth.maintenance.kinds import OpKind
-from tilth.maintenance.manager.manager import REFRESH_MS
+from tilth.maintenance.manager.refreshes import REFRESH_MS
 from tilth.maintenance.work import first_reads
 from tilth.model.service import ServiceKind
 

@@ -12,7 +12,8 @@ from tilth.base.memory import MemoryReading
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
 from tilth.maintenance.kinds import Choice, ChoiceRule, IoUsage, OpKind, OpStats, OpView, op_name
-from tilth.maintenance.manager.scheduler import adjusted_score, choose, is_flush_due
+from tilth.maintenance.manager.ranking import Ranking, adjusted_score
+from tilth.maintenance.manager.scheduler import choose, is_flush_due
 from tilth.maintenance.settings import SchedulerSettings
 
 SETTINGS = SchedulerSettings()
@@ -68,7 +69,7 @@ def pick(
     last_served: dict[str, int] | None = None,
 ) -> Choice:
     return choose(
-        ops,
+        [Ranking(settings, ops)],
         free_workers=free_workers,
         memory=memory,
         settings=settings,

@@ -146,7 +146,7 @@ def test_a_loss_delays_the_next_look_at_a_mutation(world: MaintenanceWorld) -> N
     world.settle()
     world.alter_delete("a is a multiple of 3")
     # Without a time of the reading, for nothing reports what tests do after it.
-    world.manager._registry.refresh(0)
+    list(world.manager._registry.refresh(world.clock.now_ms))
     planner = MutatePlanner(context(world))
     planner.refresh(snapshot(world), NOBODY)
     taken = planner.dequeue(snapshot(world), NOBODY)
