@@ -79,8 +79,8 @@ STATEMENTS: tuple[Mutant, ...] = (
         name="short-job-holds-up-others",
         breaks="an INSERT that waits holds up all small INSERTs behind it",
         path="src/tilth/base/threads.py",
-        old="            if not is_late:\n                return True\n",
-        new="            return True\n",
+        old="            if not is_late or self._is_starting:\n",
+        new="            if True:\n",
         tests=("tests/unit/server/test_threads.py::test_short_calls_that_wait_for_each_other_all_end",),
     ),
     Mutant(

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
 
 #: Time after which an idle thread ends.
 IDLE_SECONDS = 10.0
@@ -70,9 +70,10 @@ class ShortJobs:
         self._pool = pool
         self._lock = threading.Lock()
         self._waiting: deque[Callable[[], object]] = deque()
-        #: Number of the thread that runs the jobs now; a thread with another number ends with its job.
-        self._number = 0
-        self._is_running = False
+        #: Token of the thread that runs the jobs now; a thread with another one ends with its job.
+        self._runner: object | None = None
+        #: `True` from the start of a thread until it runs.
+        self._is_starting = False
         #: Jobs that have begun, now and when `relieve` was called last.
         self._begun = self._begun_before = 0
 
@@ -82,15 +83,13 @@ class ShortJobs:
         """
         with self._lock:
             self._waiting.append(job)
-            if self._is_running:
+            if self._runner is not None or self._is_starting:
                 return
-            self._is_running = True
-            number = self._number
+            self._is_starting = True
         try:
-            self._pool.start(partial(self._run, number))
+            self._start_thread()
         except RuntimeError:
             with self._lock:
-                self._is_running = False
                 self._waiting.remove(job)
             raise
 
@@ -103,25 +102,32 @@ class ShortJobs:
             if not self._waiting:
                 return False
             is_late, self._begun_before = self._begun == self._begun_before, self._begun
-            if not is_late:
+            if not is_late or self._is_starting:
                 return True
-            self._number += 1
-            number = self._number
-        try:
-            self._pool.start(partial(self._run, number))
-        except RuntimeError:
-            with self._lock:
-                # The present thread goes on when its job ends.
-                self._number -= 1
+            self._is_starting = True
+        # The present thread goes on when its job ends.
+        with suppress(RuntimeError):
+            self._start_thread()
         return True
 
-    def _run(self, number: int) -> None:
+    def _start_thread(self) -> None:
+        try:
+            self._pool.start(self._run)
+        except RuntimeError:
+            with self._lock:
+                self._is_starting = False
+            raise
+
+    def _run(self) -> None:
+        own = object()
+        with self._lock:
+            self._runner, self._is_starting = own, False
         while True:
             with self._lock:
-                if number != self._number:
+                if self._runner is not own:
                     return
                 if not self._waiting:
-                    self._is_running = False
+                    self._runner = None
                     return
                 job = self._waiting.popleft()
                 self._begun += 1

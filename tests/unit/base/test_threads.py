@@ -150,3 +150,21 @@ def test_a_system_without_threads_refuses_a_short_job_and_takes_the_next(monkeyp
 
 def no_thread(_: object) -> None:
     raise RuntimeError("can't start new thread")
+
+
+def test_a_system_without_threads_leaves_short_jobs_to_the_one_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = CachedThreadPool("test-late-alone")
+    jobs, begun, may_end, is_done = ShortJobs(pool), threading.Event(), threading.Event(), threading.Event()
+
+    def late() -> None:
+        begun.set()
+        assert may_end.wait(SECONDS_MAX)
+
+    jobs.start(late)
+    assert begun.wait(SECONDS_MAX)
+    jobs.start(is_done.set)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "start", no_thread)
+        assert [jobs.relieve() for _ in range(3)] == [True] * 3
+    may_end.set()
+    assert is_done.wait(SECONDS_MAX)
