@@ -230,7 +230,7 @@ class ResidentConsumer:
         self._check_read(ranges, facts)
         read = {TopicPartition(each.topic, each.partition) for each in ranges}
         with self._waiting("checking with the broker that the topic is the same"):
-            ids, ends = broker.topic_ids(), broker.ends(read)
+            ids, ends = broker.ids_and_ends(read)
         self._position.check_same(ranges, ids=ids, ends=ends)
         self._check_broken(facts)
         # A cancelled consumer commits nothing more: a statement may wait for its end to move the offsets.
@@ -439,8 +439,8 @@ class ResidentConsumer:
 
     def _wait_seconds(self) -> float:
         """Return the seconds to the next poll: a fraction of the flush interval, less if a round is due before."""
-        wanted = min(self._config.poll_interval_ms, self._config.flush_interval_ms / _POLLS_OF_INTERVAL) / 1000
-        if self._waiting_since is not None:
-            due = self._waiting_since + self._config.flush_interval_ms / 1000
-            wanted = min(wanted, due - self._clock.monotonic())
-        return max(_POLL_SECONDS_MIN, wanted)
+        interval = self._config.flush_interval_ms / 1000
+        wanted = max(_POLL_SECONDS_MIN, min(self._config.poll_interval_ms / 1000, interval / _POLLS_OF_INTERVAL))
+        if self._waiting_since is None:
+            return wanted
+        return max(0.0, min(wanted, self._waiting_since + interval - self._clock.monotonic()))

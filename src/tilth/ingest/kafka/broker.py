@@ -102,9 +102,7 @@ class BrokerClient:
 
     def topic_ids(self) -> dict[str, str]:
         """An id for each topic that is another one once the topic was deleted and made again."""
-        topics, admin = confluent_kafka.TopicCollection(list(self._config.topics)), self._client()
-        futures = self._request(lambda: admin.describe_topics(topics, request_timeout=REQUEST_SECONDS_MAX))
-        return {topic: topic_id_of(self._answer(future, topic).topic_id, topic) for topic, future in futures.items()}
+        return self._topic_ids()()
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The first offsets that are still there."""
@@ -112,20 +110,43 @@ class BrokerClient:
         return {partition: self._offset(partition, answer.offset) for partition, answer in answers()}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        return self._ends(partitions)()
+
+    def ids_and_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[dict[str, str], dict[TopicPartition, PartitionEnd]]:
+        """Return `topic_ids` and `ends`, which are requested together."""
+        ids, ends = self._topic_ids(), self._ends(partitions)
+        return ids(), ends()
+
+    def _topic_ids(self) -> Callable[[], dict[str, str]]:
+        """Send the request; the returned function waits for the answers."""
+        topics, admin = confluent_kafka.TopicCollection(list(self._config.topics)), self._client()
+        futures = self._request(lambda: admin.describe_topics(topics, request_timeout=REQUEST_SECONDS_MAX))
+        return lambda: {
+            topic: topic_id_of(self._answer(future, topic).topic_id, topic) for topic, future in futures.items()
+        }
+
+    def _ends(self, partitions: Collection[TopicPartition]) -> Callable[[], dict[TopicPartition, PartitionEnd]]:
+        """Send the requests; the returned function waits for the answers."""
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's own
         # Both requests are sent before either answer is awaited. The high watermark comes last: it is never the smaller
         # one.
         stable = self._offsets(partitions, latest)
         high = stable if self._isolation == _UNCOMMITTED else self._offsets(partitions, latest, isolation=_UNCOMMITTED)
-        stables = {partition: self._offset(partition, answer.offset) for partition, answer in stable()}
-        return {
-            partition: PartitionEnd(
-                stable=stables[partition],
-                high=max(stables[partition], self._offset(partition, answer.offset)),
-                epoch=_epoch(answer.leader_epoch),
-            )
-            for partition, answer in high()
-        }
+
+        def answers() -> dict[TopicPartition, PartitionEnd]:
+            stables = {partition: self._offset(partition, answer.offset) for partition, answer in stable()}
+            return {
+                partition: PartitionEnd(
+                    stable=stables[partition],
+                    high=max(stables[partition], self._offset(partition, answer.offset)),
+                    epoch=_epoch(answer.leader_epoch),
+                )
+                for partition, answer in high()
+            }
+
+        return answers
 
     def at_time(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, Offset]:
         """The offsets of the first messages at or after a time; the end where there is none."""

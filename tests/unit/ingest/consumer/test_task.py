@@ -180,8 +180,10 @@ class FakeBroker:
             }
         return {PARTITION: PartitionEnd(stable=Offset(end), high=Offset(end))}
 
-    def topic_ids(self) -> dict[str, str]:
-        return {"topic": ""}
+    def ids_and_ends(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[dict[str, str], dict[TopicPartition, PartitionEnd]]:
+        return {"topic": ""}, self.ends(partitions)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Do nothing: no test reads the broker's offsets."""
