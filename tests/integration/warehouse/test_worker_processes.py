@@ -91,6 +91,11 @@ class World:
         logs = [self.folder / "node.log", *self.folder.glob("*/worker.log")]
         return "\n".join(each.read_text(errors="replace")[-3000:] for each in logs)
 
+    def jvm_of_write(self) -> psutil.Process:
+        """Return the JVM of the worker of the write warehouse."""
+        (jvm,) = [each for each in psutil.Process(self.write.pid).children() if each.name() == "java"]
+        return jvm
+
     def flow(self) -> Flow:
         return Flow(self, f"w{next(_names)}")
 
@@ -284,11 +289,14 @@ def test_a_worker_that_is_stopped_is_replaced_and_comes_back(world: World, flow:
 
 @pytest.mark.long
 def test_a_worker_whose_jvm_hangs_is_replaced_with_its_reason(world: World, flow: Flow) -> None:
+    sql = world.node.connection.sql
+    sql(f"DROP VIEW {flow.name}_v")
+    # Small rounds need Spark only for what it computes.
+    sql(f"CREATE MATERIALIZED VIEW {flow.name}_v TO {flow.name}_t AS SELECT k, reverse(s) AS s FROM {flow.name}_k")
     flow.send(100)
     flow.wait_all()
     flow.go_to("a-write")
-    (jvm,) = [each for each in psutil.Process(world.write.pid).children() if each.name() == "java"]
-    jvm.suspend()
+    world.jvm_of_write().suspend()
     flow.send(100)
     seconds = flow.wait_all()
     print(f"first commit {seconds:.1f} s after the JVM was stopped")
@@ -299,6 +307,24 @@ def test_a_worker_whose_jvm_hangs_is_replaced_with_its_reason(world: World, flow
     assert "stopped" in str(lost)
     # Its Spark is started again.
     world.wait_alive("a-write")
+
+
+@pytest.mark.long
+def test_small_rounds_go_on_while_the_jvm_hangs_and_after_it_was_replaced(world: World, flow: Flow) -> None:
+    flow.send(100)
+    flow.wait_all()
+    flow.go_to("a-write")
+    jvm = world.jvm_of_write()
+    jvm.suspend()
+    flow.send(100)
+    flow.wait_all()
+    assert flow.worker() == "a-write"
+    world.wait(lambda: not jvm.is_running(), "the JVM is not ended")
+    world.wait_alive("a-write")
+    # A round that needs Spark finds the new one.
+    flow.send(20_000)
+    flow.wait_all()
+    flow.check()
 
 
 def test_workers_come_back_to_a_server_that_was_killed(world: World, flow: Flow) -> None:
