@@ -14,6 +14,7 @@ from tests.tidy.sources import ROOT
 from tilth.base.errors import TilthError
 from tilth.front import LocalNode
 from tilth.grammar.statements import CreateTable, CreateView
+from tilth.ingest.kafka import broker as kafka_client
 from tilth.migration import translate_script
 from tilth.model.types import quoted
 from tilth.statements.definitions.databases import UseDatabase
@@ -34,9 +35,12 @@ NOT_KNOWN_BEFORE = [("clickhouse", "CREATE TABLE shop.tiers", "STORAGE_NOT_FOUND
 
 @pytest.fixture(scope="module")
 def node(lane_spark: LaneSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNode]:
-    with LocalNode(lane_spark.node(tmp_path_factory.mktemp("foreign"))) as opened:
-        opened.sql("CREATE DATABASE d")
-        yield opened
+    with pytest.MonkeyPatch.context() as patch:
+        # None of the collections' brokers is there: a statement, and the end of the node, wait for this long.
+        patch.setattr(kafka_client, "REQUEST_SECONDS_MAX", 1.0)
+        with LocalNode(lane_spark.node(tmp_path_factory.mktemp("foreign"))) as opened:
+            opened.sql("CREATE DATABASE d")
+            yield opened
 
 
 @pytest.fixture(scope="module")

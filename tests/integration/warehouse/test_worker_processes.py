@@ -248,8 +248,8 @@ def test_a_worker_that_is_killed_is_replaced(world: World, flow: Flow) -> None:
     ).rows
     assert "its process has ended" in str(lost)
     flow.check()
+    # The tests behind this one wait for it where they need it.
     world.write.start()
-    world.wait_alive("a-write")
 
 
 def test_a_query_whose_worker_is_killed_runs_on_another_one(world: World) -> None:
@@ -265,7 +265,6 @@ def test_a_query_whose_worker_is_killed_runs_on_another_one(world: World) -> Non
     [[why]] = node.connection.sql(f"SELECT sent_again FROM system.query_log WHERE text = '{text}'").rows
     assert why.startswith("TASK_LOST: the worker is gone")
     world.query.start()
-    world.wait_alive("a-query")
 
 
 @pytest.mark.long
