@@ -17,6 +17,8 @@ from tilth.base.errors import FencedError, TilthError
 from tilth.catalog import TxnNotFoundError
 from tilth.ingest import OffsetMark, ResetError, ToMark, ToOffsets, ToTime
 from tilth.ingest.consumer.calls import BeginRound, RoundDone
+from tilth.ingest.kafka import broker as kafka_client
+from tilth.ingest.kafka import fetch as fetching
 from tilth.model.lease import Fence
 from tilth.model.offset import TopicPartition
 from tilth.model.service import SwitchState
@@ -26,7 +28,12 @@ from tilth.warehouse.worker import embedded
 from tools.broker import Broker
 
 
-def test_broker_killed_in_the_middle(tmp_path: Path, spark: WorkerSession, own_broker: Broker) -> None:
+def test_broker_killed_in_the_middle(
+    tmp_path: Path, spark: WorkerSession, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A broker that is gone is given up sooner.
+    monkeypatch.setattr(kafka_client, "REQUEST_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", (1.0, 2.0, 3.0))
     own_broker.create_topic("killed", 2)
     world = IngestWorld(tmp_path / "node", spark, own_broker.bootstrap)
     try:
