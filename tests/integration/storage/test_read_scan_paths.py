@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+import tilth.storage.read.masked_spark as masked_spark
 import tilth.storage.read.scan_paths as scan_paths
 import tilth.storage.read.spark as storage_spark
 from tilth.base.errors import TilthError
@@ -299,10 +300,9 @@ def _plan(frame: DataFrame) -> str:
 
 def read_error(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> TilthError | None:
     letters = new_mailbox()
-    frame = read_snapshot(session, snapshot, root, mailbox=letters)
-    with pytest.raises((PySparkException, Py4JError)) as raised:
-        frame.collect()
-    return file_error(raised.value, letters)
+    with pytest.raises((PySparkException, Py4JError, TilthError)) as raised:
+        read_snapshot(session, snapshot, root, mailbox=letters).collect()
+    return raised.value if isinstance(raised.value, TilthError) else file_error(raised.value, letters)
 
 
 def test_all_scan_paths_together_are_as_in_the_model(session: SparkSession, world: World) -> None:
@@ -311,10 +311,11 @@ def test_all_scan_paths_together_are_as_in_the_model(session: SparkSession, worl
     frame = read_snapshot(session, snapshot, world.root)
     # The scan paths, with two shapes in each.
     planned = _plan(frame)
-    assert (planned.count("FileScan parquet"), planned.count("LeftAnti"), planned.count("_RowReader")) == (4, 2, 2)
+    assert [planned.count(word) for word in ("FileScan parquet", "Filter ", "_RowReader")] == [4, 2, 2]
+    # The deleted rows are neither joined nor read by tasks of the query, nor described in its plan.
+    assert not any(word in planned for word in ("Join", "Exchange", "Subquery", "_MaskReader"))
+    assert len(planned) < 20_000
     assert got(frame) == [row[:-2] for row in expected]
-    # The deletions are read once for both shapes.
-    assert "ReusedExchange [__tilth_block" in _plan(frame)
     located = located_snapshot(session, snapshot, world.root)
     assert got(located) == expected
     assert snapshot.rows == len(expected)
@@ -324,6 +325,39 @@ def test_all_scan_paths_together_are_as_in_the_model(session: SparkSession, worl
     assert frame.count() == len(expected)
     assert frame.where("k >= 1000 AND k < 1066").count() == 66 - 4
     assert sorted(row.k for row in frame.where("v = 1001 OR v = 7 AND k < 12").collect()) == [10, 11, 205]
+
+
+@pytest.mark.parametrize(("files_max", "bytes_max"), [(0, 1 << 30), (1000, 0)])
+def test_tasks_read_many_or_large_deltas(
+    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, files_max: int, bytes_max: int
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("the driver reads nothing itself")
+
+    mixed(world)
+    monkeypatch.setattr(masked_spark, "READ_FILES_MAX", files_max)
+    monkeypatch.setattr(masked_spark, "READ_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(masked_spark, "part_blocks", never)
+    assert got(located_snapshot(session, world.snapshot(), world.root)) == world.expected()
+
+
+def test_each_row_of_many_parts_is_judged_by_its_own_bit(session: SparkSession, world: World) -> None:
+    """Parts of one row, of a whole block, of one more row; the deleted ones at the ends of words and blocks."""
+    sizes = [1, 2, 1023, 1024, 1025, 2048, 2500]
+    start = 0
+    for size in sizes:
+        part = world.add(range(start, start + size))
+        world.delete(part, *sorted({0, 63, 64, 1023, 1024, size - 1} & set(range(size - (size < 3)))))
+        start += size
+    world.delete(world.add(range(start, start + 3000)), 2999)
+    snapshot = world.snapshot()
+    assert got(located_snapshot(session, snapshot, world.root)) == world.expected()
+    # Spark may interpret what it does not compile.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    try:
+        assert got(read_snapshot(session, snapshot, world.root).select("k")) == [(r[0],) for r in world.expected()]
+    finally:
+        session.conf.unset("spark.sql.codegen.wholeStage")
 
 
 def test_columns_that_nobody_needs_are_not_read(session: SparkSession, world: World) -> None:
@@ -405,7 +439,7 @@ def test_parts_with_too_many_deletes_are_read_in_python(
     large, small = world.add(range(5000)), world.add(range(5000, 5100))
     world.delete(large, *range(0, 5000, 2))
     world.delete(small, 1, 3)
-    monkeypatch.setattr(scan_paths, "MASK_BLOCKS_MAX", 2)
+    monkeypatch.setattr(scan_paths, "MASK_BYTES_MAX", 500)
     frame = read_snapshot(session, world.snapshot(), world.root)
     assert _plan(frame).count("FileScan parquet") == 1
     assert got(frame) == [row[:-2] for row in world.expected()]
@@ -435,7 +469,12 @@ def test_nothing_is_left(session: SparkSession, world: World) -> None:
     assert read_snapshot(session, world.snapshot(), world.root).collect() == []
 
 
-def test_damaged_and_missing_files_are_named(session: SparkSession, world: World) -> None:
+@pytest.mark.parametrize("files_max", [masked_spark.READ_FILES_MAX, 0])
+def test_damaged_and_missing_files_are_named(
+    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch, files_max: int
+) -> None:
+    # With no file to be read here, tasks read the deleted rows.
+    monkeypatch.setattr(masked_spark, "READ_FILES_MAX", files_max)
     masked, segment = world.add(range(10)), world.add([1, 2], is_segment=True)
     deletes = world.delete(masked, 4)
     changes = world.update(segment, 9, {0: 5}, is_change=True)

@@ -28,7 +28,7 @@ from tilth.model.table import Schema
 from tilth.storage.deltas.deltas import read_deletes
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.merge.rewrite import ordered_source
-from tilth.storage.read.masks import MASK_DDL, blocks
+from tilth.storage.read.masks import BLOCK_DDL, blocks
 from tilth.storage.read.scan_paths import Masked, read_columns, split_by_cost
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.store.root import Folder
@@ -89,7 +89,13 @@ def mask_blocks(
     """The blocks of the parts' deleted rows."""
     tasks = _chunks(session, parts, [part.bytes for part in parts])
     reader = _MaskReader(folder=folder, tasks=tasks, mailbox=mailbox)
-    return _in_tasks(session, len(tasks)).mapInArrow(reader, MASK_DDL)
+    return _in_tasks(session, len(tasks)).mapInArrow(reader, BLOCK_DDL)
+
+
+def part_blocks(folder: Folder, part: Masked) -> list[pa.RecordBatch]:
+    """Read the deleted rows of a part: its blocks, as one batch or none. Raises what reading a delta raises."""
+    deleted = [read_deletes(folder, delta, part.file) for delta in part.deltas]
+    return [blocks(part.first_block, deleted)] if any(len(rows) for rows in deleted) else []
 
 
 def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
@@ -192,9 +198,7 @@ class _MaskReader:
 
     def _of(self, number: int) -> Iterator[pa.RecordBatch]:
         for part in msgspec.msgpack.decode(self.tasks[number], type=list[Masked]):
-            deleted = [read_deletes(self.folder, delta, part.file) for delta in part.deltas]
-            if any(len(rows) for rows in deleted):
-                yield blocks(part.number, deleted)
+            yield from part_blocks(self.folder, part)
 
 
 def _read(

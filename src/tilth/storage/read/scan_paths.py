@@ -22,11 +22,11 @@ from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
 from tilth.model.types import DataType, Kind, Simple
-from tilth.storage.read.masks import blocks_at_most
+from tilth.storage.read.masks import mask_bytes_max
 from tilth.storage.values.shapes import stored_schema
 
-#: Maximum number of mask blocks of a snapshot, some 200 bytes each in every executor. Parts beyond are overlaid.
-MASK_BLOCKS_MAX = 500_000
+#: Limit of the masks of a snapshot, which each task holds. Parts beyond are overlaid.
+MASK_BYTES_MAX = 32 << 20
 #: A task reads at least this much before there is another one.
 TASK_BYTES = 64 << 20
 #: Cost of opening a file, in bytes to read.
@@ -70,8 +70,8 @@ class ScanPaths:
 class Masked(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the masked scan path, for the task that reads what is gone of it."""
 
-    #: Number by which the scan identifies the part's file.
-    number: int
+    #: Number of its first block, by which the scan identifies the part's file.
+    first_block: int
     file: str
     deltas: tuple[Delta, ...]
 
@@ -97,7 +97,7 @@ def scan_paths_of(snapshot: Snapshot, needed: Collection[int] | None = None) -> 
             masked.append(part)
         else:
             plain.append(part)
-    kept, rest = _limit_mask_blocks(masked, changes)
+    kept, rest = _limit_masks(masked, changes)
     return ScanPaths(plain=tuple(plain), masked=kept, overlaid=(*overlaid, *rest), changes=changes)
 
 
@@ -161,22 +161,22 @@ def _gives_values(delta: Delta, needed: Collection[int] | None) -> bool:
     return needed is None or any(column in needed for column in delta.columns)
 
 
-def _limit_mask_blocks(
+def _limit_masks(
     parts: list[Part], changes: Mapping[str, tuple[Delta, ...]]
 ) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """The parts whose masks together stay below the bound, those with the smallest first; and the rest."""
     sizes = {
-        part.file.name: blocks_at_most(part.rows, deleted_rows(part.file.name, changes[part.file.name]))
+        part.file.name: mask_bytes_max(part.rows, deleted_rows(part.file.name, changes[part.file.name]))
         for part in parts
     }
-    if sum(sizes.values()) <= MASK_BLOCKS_MAX:
+    if sum(sizes.values()) <= MASK_BYTES_MAX:
         return tuple(parts), ()
     held = 0
     kept: list[Part] = []
     rest: list[Part] = []
     for part in sorted(parts, key=lambda part: sizes[part.file.name]):
         held += sizes[part.file.name]
-        (kept if held <= MASK_BLOCKS_MAX else rest).append(part)
+        (kept if held <= MASK_BYTES_MAX else rest).append(part)
     return tuple(kept), tuple(rest)
 
 

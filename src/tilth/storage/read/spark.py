@@ -6,11 +6,8 @@ Always holds: no folder is listed, no status of a file is read; the rows are the
 shape and each scan path is a scan of its own under the names that its files have, so that Spark prunes columns and
 pushes predicates down by the right ones, and the scans are laid end to end.
 
-Deleted rows are left out of a scan by a broadcast join: a row's file is known by its time of change in the
-index, for which part files have no other use, and its position by its index in the file. Which rows those are is read
-by tasks too, never by the driver. Measured over 10 M rows in 10 parts, 100,000 of them deleted, beside the scan of
-all: blocks of bits (masks.py) took 1.0 to 1.9 times as long, a join by file number and row 1.3 to 2.0, by the name's
-hash and row 1.3 to 2.3, by name and row 1.3 to 3.0.
+Deleted rows are left out of a scan by a filter (masked_spark.py): a row's file is known by its time of change in the
+index, for which part files have no other use, and its position by its index in the file.
 
 The index is made of Spark's internals, reached through the JVM: checked on Spark 4.3. Where one of them is missing, the
 files are read through `spark.read.parquet`, which reads the status of each from the file system, and the reason is
@@ -27,6 +24,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -47,12 +45,12 @@ from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, quoted
 from tilth.storage.errors import PartFileCorruptError
 from tilth.storage.read.hadoop_spark import let_spark_reach, object_error, own_uri, spark_uri, store_error
-from tilth.storage.read.masks import IS_DELETED, KEY, POSITION, key_expression
+from tilth.storage.read.masked_spark import NUMBER, POSITION, DeletedRows, read_masks
+from tilth.storage.read.masks import first_blocks
 from tilth.storage.read.overlay_spark import (
     FILE_COLUMN,
     ROW_COLUMN,
     live_rows,
-    mask_blocks,
     ordered_rows,
     spark_schema,
 )
@@ -83,8 +81,6 @@ _FILE_PERMISSION = 0o644
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 #: Ends each text on its way to FileRelation.java.
 _END = "\0"
-#: Column of a masked scan: the file's modification time, which identifies the file.
-_NUMBER = "__tilth_number"
 _ZONE = "spark.sql.session.timeZone"
 _FAILED_FILE = re.compile(r"reading file\s+(?:file:/*(?=/)|(?=hdfs://|s3a://))(\S+?\.parquet)")
 
@@ -101,8 +97,9 @@ def read_snapshot(
 ) -> DataFrame:
     """The rows of the snapshot in the table's present columns; no parts, no rows.
 
-    `columns`: the names of those that the caller reads, the others may be NULL; None: all. Nothing is read yet; the
-    caller keeps the parts alive. `mailbox`: where `file_error` finds errors of tasks. Raises PartShapeUnknownError.
+    `columns`: the names of those that the caller reads, the others may be NULL; None: all. Nothing but deleted rows is
+    read yet; the caller keeps the parts alive. `mailbox`: where `file_error` finds errors of tasks. Raises
+    PartShapeUnknownError, and what reading a delta raises.
     """
     return _Reading(session, snapshot, root, columns, is_located=False, mailbox=mailbox).frame()
 
@@ -221,7 +218,7 @@ class _Reading:
         self._paths = scan_paths_of(snapshot, self._needed)
 
     def frame(self) -> DataFrame:
-        """Build the frame; nothing is read yet."""
+        """Build the frame; nothing but deleted rows is read yet."""
         frames = [self._plain_frame(scan) for scan in scans_of(self._table, self._paths.plain)]
         if self._needed is not None and not self._needed and not self._is_located:
             frames += self._counted()
@@ -260,37 +257,34 @@ class _Reading:
         if not scans:
             return []
         parts = [part for scan in scans for part in scan.parts]
+        first = first_blocks(part.rows for part in parts)
         masked = [
-            Masked(number=number, file=part.file.name, deltas=self._paths.changes[part.file.name])
-            for number, part in enumerate(parts)
+            Masked(first_block=number, file=part.file.name, deltas=self._paths.changes[part.file.name])
+            for number, part in zip(first, parts, strict=False)
         ]
-        # One for all shapes: Spark reads and sends it once. As a join that it cannot choose otherwise.
-        masks = functions.broadcast(
-            mask_blocks(self._session, folder=self._folder, parts=masked, mailbox=self._mailbox)
-        )
-        frames = []
-        first = 0
-        for scan in scans:
-            frames.append(self._without(masks, scan, first))
-            first += len(scan.parts)
-        return frames
+        masks = read_masks(self._session, folder=self._folder, parts=masked, blocks=first[-1], mailbox=self._mailbox)
+        try:
+            # Once for all shapes.
+            deleted = DeletedRows(self._session, masks)
+        except (Py4JError, TypeError) as error:
+            _warn_of_index(error, self._folder, len(parts))
+            return [self._overlaid_frame(scan) for scan in scans]
+        numbers = iter(first)
+        return [self._without(deleted, scan, list(islice(numbers, len(scan.parts)))) for scan in scans]
 
-    def _without(self, masks: DataFrame, scan: PartScan, first_number: int) -> DataFrame:
+    def _without(self, deleted: DeletedRows, scan: PartScan, numbers: Sequence[int]) -> DataFrame:
         declared = spark_schema(scan.stored)
         options = SCAN_OPTIONS if scan.is_filterable else UNFILTERED_OPTIONS
-        frame = _native(self._session, self._folder, scan.files, declared, options, first_number, has_positions=True)
+        frame = _native(self._session, self._folder, scan.files, declared, options, numbers, has_positions=True)
         if frame is None:
             # Only the index of our own knows the files by number.
             return self._overlaid_frame(scan)
         metadata = frame.metadataColumn("_metadata")
         position = functions.col(quoted(frame.columns[-1]))
-        added = [metadata.getField("file_modification_time").alias(_NUMBER), position.alias(POSITION)]
+        added = [metadata.getField("file_modification_time").alias(NUMBER), position.alias(POSITION)]
         if self._is_located:
             added += [metadata.getField("file_name").alias(FILE_COLUMN), position.alias(ROW_COLUMN)]
-        frame = frame.select("*", *added)
-        key = key_expression(f"unix_millis({_NUMBER})", POSITION)
-        rows = frame.selectExpr("*", f"{key} AS {KEY}").join(masks, functions.expr(IS_DELETED), "left_anti")
-        return self._select(rows, scan)
+        return self._select(deleted.without(frame.select("*", *added)), scan)
 
     def _overlaid_frame(self, scan: PartScan) -> DataFrame:
         frame = live_rows(
@@ -316,12 +310,12 @@ def _native(
     files: Sequence[DataFile],
     schema: StructType,
     options: Mapping[str, str],
-    first_number: int = 0,
+    numbers: Sequence[int] | None = None,
     *,
     has_positions: bool = False,
 ) -> DataFrame | None:
-    """The rows of the files, each file identified by its time, in milliseconds: its position among them, counted from
-    the first number; `has_positions`: and as the last column each row's index in its file.
+    """The rows of the files, each file identified by its time, in milliseconds: its number, without `numbers` its
+    position among them; `has_positions`: and as the last column each row's index in its file.
 
     None where Spark's internals are not as they were.
     """
@@ -332,10 +326,14 @@ def _native(
             # Any: handles of py4j have no types.
             parquet: Any = getattr(session._jvm, _DATASOURCES).parquet.ParquetFileFormat
             schema = StructType([*schema.fields, StructField(parquet.ROW_INDEX_TEMPORARY_COLUMN_NAME(), LongType())])
-        return _indexed(session, folder, files, schema, options, first_number)
+        return _indexed(session, folder, files, schema, options, range(len(files)) if numbers is None else numbers)
     except (Py4JError, PySparkException, TypeError) as error:
-        _log.warning("index_unavailable", error=error, folder=folder, files=len(files), because=type(error).__name__)
+        _warn_of_index(error, folder, len(files))
         return None
+
+
+def _warn_of_index(error: Exception, folder: Folder, files: int) -> None:
+    _log.warning("index_unavailable", error=error, folder=folder, files=files, because=type(error).__name__)
 
 
 def _indexed(
@@ -344,7 +342,7 @@ def _indexed(
     files: Sequence[DataFile],
     schema: StructType,
     options: Mapping[str, str],
-    first_number: int,
+    numbers: Sequence[int],
 ) -> DataFrame:
     sources = choose_sources(folder, files)
     for each in sources:
@@ -355,19 +353,19 @@ def _indexed(
         schema.json(),
         "".join(f"{text}{_END}" for pair in options.items() for text in pair),
         "".join(f"{spark_uri(each.folder)}{_END}" for each in sources),
-        b"".join(_statuses(each, first_number) for each in sources),
+        b"".join(_statuses(each, numbers) for each in sources),
         len(files),
         sum(file.size for file in files),
     )
     return DataFrame(frame, session)
 
 
-def _statuses(source: SourceFiles, first_number: int) -> bytes:
+def _statuses(source: SourceFiles, numbers: Sequence[int]) -> bytes:
     """Return a Hadoop ArrayWritable of FileStatus, as Hadoop itself would write it."""
     written = bytearray(struct.pack(">i", len(source.files)))
     above = spark_uri(source.folder)
-    for number, file in source.files:
-        status = _status_message(f"{above}/{file.name}", file.size, first_number + number)
+    for index, file in source.files:
+        status = _status_message(f"{above}/{file.name}", file.size, numbers[index])
         written += struct.pack(">i", len(status)) + status
     return bytes(written)
 

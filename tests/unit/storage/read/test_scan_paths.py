@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Kind, Simple
-from tilth.storage.read.masks import MASK_SCHEMA, blocks, blocks_at_most
+from tilth.storage.read.masks import BLOCK_SCHEMA, Masks, blocks, blocks_in, first_blocks, mask_bytes_max, masks_of
 from tilth.storage.read.scan_paths import is_changed, needed_ids, read_columns, scan_paths_of, split_by_cost
 
 SCHEMA = Schema(
@@ -82,13 +81,17 @@ def test_each_part_takes_the_cheapest_scan_path_that_is_right() -> None:
 
 
 def test_masks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_paths, "MASK_BLOCKS_MAX", 5)
     parts = [_part(0, rows=100_000), _part(1, rows=100_000), _part(2, rows=100)]
     deleted = ((0, 4), (1, 3), (2, 50))
     deltas = [_delta(DeltaKind.DELETE, at + 1, Target(file=f"{at}", deleted=count)) for at, count in deleted]
+    # Each of 98 or one blocks has its place, and those with deleted rows have bits.
+    sizes = [mask_bytes_max(rows, gone) for rows, gone in ((100_000, 4), (100_000, 3), (100, 50), (1025, 1025))]
+    assert sizes == [98 * 8 + 4 * 128, 98 * 8 + 3 * 128, 8 + 128, 2 * 8 + 2 * 128]
+    monkeypatch.setattr(scan_paths, "MASK_BYTES_MAX", sizes[1] + sizes[2])
     found = scan_paths_of(_snapshot(parts, *deltas))
     assert (_numbers(found.masked), _numbers(found.overlaid)) == ([2, 1], [0])
-    assert [blocks_at_most(rows, gone) for rows, gone in ((100_000, 4), (100_000, 5000), (1023, 1023))] == [4, 98, 1]
+    monkeypatch.setattr(scan_paths, "MASK_BYTES_MAX", sum(sizes[:3]))
+    assert _numbers(scan_paths_of(_snapshot(parts, *deltas)).masked) == [0, 1, 2]
 
 
 def test_columns_are_found_by_name_and_the_narrowest_counts_rows() -> None:
@@ -113,16 +116,31 @@ def test_thousands_of_tiny_segments_are_few_tasks() -> None:
     assert [len(chunk) for chunk in split_by_cost([2000] * 100, tasks=2)] == [50, 50]
 
 
-@given(st.lists(st.sets(st.integers(0, 5000), min_size=1), min_size=1, max_size=3), st.integers(0, 1 << 20))
-def test_a_bit_of_a_block_shows_whether_its_row_is_gone(deleted: list[set[int]], number: int) -> None:
-    batch = blocks(number, [np.array(sorted(rows), np.int64) for rows in deleted])
-    assert batch.schema == MASK_SCHEMA
-    table: dict[int, list[int]] = dict(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    assert len(table) == batch.num_rows
+def _is_gone(masks: Masks, first_block: int, row: int) -> bool:
+    """The lookup that Spark does, by the expressions of masks.py."""
+    word = masks.words[masks.starts[first_block + (row >> 10)] + ((row >> 6) & 15)]
+    return bool(int(word) >> (row & 63) & 1)
 
-    def is_gone(row: int) -> bool:
-        words = table.get((number << 32) | (row >> 10))
-        return words is not None and bool(words[(row >> 6) & 15] >> (row & 63) & 1)
 
-    assert {row for row in range(5100) if is_gone(row)} == set().union(*deleted)
-    assert pa.types.is_int64(batch.schema.field(0).type)
+@given(st.lists(st.lists(st.sets(st.integers(0, 5000)), min_size=1, max_size=3), min_size=1, max_size=4), st.data())
+def test_a_bit_of_a_block_shows_whether_its_row_is_gone(files: list[list[set[int]]], data: st.DataObject) -> None:
+    gone = [set().union(*deltas) for deltas in files]
+    rows = [data.draw(st.integers(max(each, default=0) + 1, 5100)) for each in gone]
+    first = first_blocks(rows)
+    batches = [
+        blocks(number, [np.array(sorted(deltas), np.int64) for deltas in file])
+        for number, file in zip(first, files, strict=False)
+        if any(file)
+    ]
+    assert all(batch.schema == BLOCK_SCHEMA for batch in batches)
+    # Tasks may answer in any order.
+    masks = masks_of(data.draw(st.permutations(batches)), first[-1])
+    for number, count, expected in zip(first, rows, gone, strict=False):
+        assert {row for row in range(count) if _is_gone(masks, number, row)} == expected
+    sizes = [mask_bytes_max(count, len(each)) for count, each in zip(rows, gone, strict=True)]
+    assert masks.starts.nbytes + masks.words.nbytes <= sum(sizes) + 128
+
+
+def test_every_row_has_a_block_and_no_block_two_files() -> None:
+    assert [blocks_in(rows) for rows in (0, 1, 1024, 1025)] == [0, 1, 1, 2]
+    assert first_blocks([1, 1024, 1025, 3]) == [0, 1, 2, 4, 5]
