@@ -15,6 +15,7 @@ from tests.long import examples
 from tests.property.upsert_table import Row, UpsertTable, schema_of
 from tilth.model.types import DataType, Decimal, Kind, Simple
 from tilth.storage import local_folder
+from tilth.storage.upsert.key_lookup import WantedKeys
 from tilth.storage.values import unique_keys
 
 _WORDS = ["", "a", "b", "aa", "12345678", "123456789", "ä", "x" * 40]
@@ -100,3 +101,42 @@ def test_a_text_has_one_hash_wherever_it_stands(texts: list[str]) -> None:
     together = unique_keys.keys_of([column], [pa.string()]).hashes
     assert together.tolist() == [int(each) for each in alone]
     assert len(set(together.tolist())) == len(set(texts))
+
+
+@given(
+    stored=st.one_of(st.sets(st.integers(-30, 30)).map(sorted), st.lists(st.integers(-30, 30), max_size=20)),
+    wanted=st.sets(st.integers(-35, 35), min_size=1),
+    kept=st.sets(st.integers(-35, 35)),
+    kinds=st.sampled_from([(pa.int64(), pa.int64()), (pa.int32(), pa.int64()), (pa.date32(), pa.date32())]),
+    data=st.data(),
+)
+def test_numbers_in_order_are_found_without_hashes(
+    stored: list[int],
+    wanted: set[int],
+    kept: set[int],
+    kinds: tuple[pa.DataType, pa.DataType],
+    data: st.DataObject,
+) -> None:
+    of_file, of_table = kinds
+    column = pa.chunked_array([pa.array(stored, of_file)])
+    given_keys = data.draw(st.permutations(sorted(wanted)))
+    searched = pa.chunked_array([pa.array(given_keys, of_table)])
+    keys = WantedKeys(
+        unique_keys.keys_of([searched], [of_table]), np.arange(len(wanted)), (unique_keys.as_numbers(searched),)
+    ).only(np.array([key in kept for key in given_keys]))
+    ascending = unique_keys.ascending_numbers([column], [of_table])
+    is_ascending = stored == sorted(set(stored))
+    assert (ascending is not None) == is_ascending
+    expected = [(row, given_keys.index(key)) for row, key in enumerate(stored) if key in wanted & kept]
+    rows, numbers = keys.find(unique_keys.keys_of([column], [of_table]))
+    assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+    if ascending is not None:
+        rows, numbers = keys.find_ascending(ascending)
+        assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+
+
+def test_other_keys_are_no_numbers_in_order() -> None:
+    texts, numbers = pa.chunked_array([["a", "b"]]), pa.chunked_array([[1, 2]])
+    assert unique_keys.ascending_numbers([texts], [pa.string()]) is None
+    assert unique_keys.ascending_numbers([numbers, numbers], [pa.int64(), pa.int64()]) is None
+    assert unique_keys.ascending_numbers([numbers.cast(pa.float64())], [pa.float64()]) is None

@@ -171,4 +171,31 @@ STORAGE: tuple[Mutant, ...] = (
             "::test_a_copy_that_its_writer_has_left_out_is_given_up_without_its_name",
         ),
     ),
+    Mutant(
+        name="keys-out-of-order",
+        breaks="rows of equal keys are searched as if each key were there once",
+        path="src/tilth/storage/values/unique_keys.py",
+        old="np.all(numbers[1:] > numbers[:-1])",
+        new="np.all(numbers[1:] >= numbers[:-1])",
+        tests=("tests/property/test_upsert_resolve.py::test_numbers_in_order_are_found_without_hashes",),
+    ),
+    Mutant(
+        name="neighbours-of-keys",
+        breaks="a row is found whose key is only next to a wanted one",
+        path="src/tilth/storage/upsert/key_lookup.py",
+        old="        is_there = numbers[rows] == wanted\n",
+        new="        is_there = numbers[rows] >= wanted\n",
+        tests=("tests/property/test_upsert_resolve.py::test_numbers_in_order_are_found_without_hashes",),
+    ),
+    Mutant(
+        name="masks-of-neighbours",
+        breaks="deleted rows of one file hide those of the next one",
+        path="src/tilth/storage/read/masks.py",
+        old="    return (rows + (1 << _ROW_BITS) - 1) >> _ROW_BITS\n",
+        new="    return max(1, rows >> _ROW_BITS)\n",
+        tests=(
+            "tests/unit/storage/read/test_scan_paths.py::test_every_row_has_a_block_and_no_block_two_files",
+            "tests/integration/storage/test_read_scan_paths.py::test_each_row_of_many_parts_is_judged_by_its_own_bit",
+        ),
+    ),
 )

@@ -78,6 +78,19 @@ def keys_of(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) ->
     return Keys(tuple(parts), hashes, is_exact)
 
 
+def ascending_numbers(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> Rows | None:
+    """The keys of rows as whole numbers, if they are that and each is above the one before; else None.
+
+    Arguments as those of `keys_of`.
+    """
+    if len(columns) != 1 or not is_number(types[0]):
+        return None
+    (part,) = _comparable(columns[0], types[0])
+    assert isinstance(part, np.ndarray)
+    numbers: Rows = part.view(np.int64)
+    return numbers if np.all(numbers[1:] > numbers[:-1]) else None
+
+
 def is_number(kind: pa.DataType) -> bool:
     """True if values of this type are compared as whole numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind))
