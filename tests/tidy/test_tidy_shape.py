@@ -77,6 +77,7 @@ def test_python_workers_are_forked_with_every_module_that_spark_ships() -> None:
         "tilth.query.worker.prepared_spark",
         "tilth.query.results.spark",
         "tilth.storage.read.hadoop_spark",
+        "tilth.storage.read.masked_spark",
         "tilth.warehouse.session.batches_spark",
         "tilth.warehouse.session.spark",
     }

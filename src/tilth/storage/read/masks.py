@@ -2,13 +2,13 @@
 
 Covers: rows to blocks, blocks to two arrays, the Spark SQL that finds a row's bit in them. Does not cover: where the
 rows come from (deltas/deltas.py), the filter (spark.py).
-Always holds: each file has blocks of its own, which no other file of the same scan has; what a block without deleted
-rows shows is that none of its rows is deleted.
+Always holds: each file has blocks of its own, which no other file of the same scan has; a block without deleted rows
+has no bit set.
 
 A block has the bits of 1,024 rows of one file. The blocks of all files are numbered from 0 on, so that a row's block
 follows from the number of its file's first block, by which the scan knows the file, and its index there. The first
-array says for each block where its bits begin in the second one; all blocks without deleted rows share the same bits.
-A row so costs two accesses to arrays, neighbours the same ones. A join, which finds blocks in a hash table, costs
+array has the position of each block's bits in the second one; all blocks without deleted rows share the same bits. A
+row so costs two accesses to arrays, neighbours the same ones. A join, which finds blocks in a hash table, costs
 several times as much.
 
 Tests: tests/unit/storage/read/test_scan_paths.py.
@@ -42,7 +42,7 @@ BLOCK_DDL = "block bigint, bits array<bigint>"
 class Masks:
     """The deleted rows of files."""
 
-    #: Where the bits of each block begin among the words.
+    #: Position of the first word of each block.
     starts: Numbers
     words: Numbers
 

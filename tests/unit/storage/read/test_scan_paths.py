@@ -117,7 +117,7 @@ def test_thousands_of_tiny_segments_are_few_tasks() -> None:
 
 
 def _is_gone(masks: Masks, first_block: int, row: int) -> bool:
-    """The lookup that Spark does, by the expressions of masks.py."""
+    """The lookup that the filter of a masked scan does in Spark."""
     word = masks.words[masks.starts[first_block + (row >> 10)] + ((row >> 6) & 15)]
     return bool(int(word) >> (row & 63) & 1)
 
