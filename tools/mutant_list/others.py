@@ -531,4 +531,30 @@ OTHERS: tuple[Mutant, ...] = (
             "test_an_evaluation_reads_no_more_of_ten_thousand_tables_than_of_none",
         ),
     ),
+    Mutant(
+        name="map-keys-twice",
+        breaks="the compiled kernel makes two entries of a map of a key that a message gives twice",
+        path="src/tilth/ingest/messages/json_kernel.py",
+        old="            seen[number] = row + 1\n",
+        new="",
+        tests=("tests/property/test_json_maps.py::test_the_same_maps_and_reasons_with_and_without",),
+    ),
+    Mutant(
+        name="map-keys-of-doubtful-messages",
+        breaks="a key of a map begins with keys of the message before, which the compiled kernel could not read",
+        path="src/tilth/ingest/messages/json_kernel.py",
+        old="            count, key_at = first, first_key_at\n",
+        new="            count = first\n",
+        tests=("tests/property/test_json_maps.py::test_the_same_maps_and_reasons_with_and_without",),
+    ),
+    Mutant(
+        name="definitions-that-have-changed",
+        breaks="a relation that was changed is read as it was before",
+        path="src/tilth/catalog/records/decoded.py",
+        old="            if known is None or known[0] != each.value:\n",
+        new="            if known is None:\n",
+        tests=(
+            "tests/unit/catalog/tables/test_tables.py::test_definitions_that_have_not_changed_are_not_decoded_again",
+        ),
+    ),
 )

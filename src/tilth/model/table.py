@@ -10,13 +10,18 @@ Tests: tests/unit/statements/alter/test_alter_columns.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import cached_property, lru_cache
 
 import msgspec
 
 from tilth.base.identity import by_identity
 from tilth.model.checks import Check, Path
 from tilth.model.types import DataType, quoted, spark_name
+
+#: Schemas that a process which unpickles them retains.
+_UNPACKED_MAX = 64
 
 
 class Engine(StrEnum):
@@ -107,7 +112,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
         return self.declared or spark_name(self.type)
 
 
-class Schema(msgspec.Struct, frozen=True, kw_only=True):
+class Schema(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Columns in their order."""
 
     #: The columns that are stored.
@@ -137,6 +142,14 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         """The column of that name, stored or not."""
         return self.find(name) or _by_name(self.aliases).get(name.lower())
 
+    @cached_property
+    def _packed(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Schema], tuple[bytes]]:
+        # A round sends its schemas to tasks: pickling hundreds of columns one by one would take milliseconds.
+        return _unpacked, (self._packed,)
+
     def is_stored_as(self, other: Schema) -> bool:
         """True if both schemas are stored alike: at most defaults, checks and comments differ."""
         return [_as_stored(column) for column in self.columns] == [_as_stored(column) for column in other.columns]
@@ -153,6 +166,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
     """Columns by their names in lower case; of two with one name the first."""
     return {column.name.lower(): column for column in reversed(columns)}
+
+
+@lru_cache(_UNPACKED_MAX)
+def _unpacked(packed: bytes) -> Schema:
+    return msgspec.msgpack.decode(packed, type=Schema)
 
 
 def _as_stored(column: Column) -> tuple[int, str, DataType, bool]:

@@ -106,10 +106,6 @@ def undrop(kv: KeyValue, clock: Clock, database: str, name: str) -> Relation:
     return change(kv, clock, plan)
 
 
-def all_dropped(kv: KeyValue) -> list[DroppedTable]:
-    return sorted(read_all(kv, codec.DROPPED, Space.DROPPED), key=lambda each: each.dropped_ms)
-
-
 def forget(kv: KeyValue, clock: Clock, uuid: str) -> None:
     """Raises TableNotFoundError when it is not dropped. Can be called again after it broke off."""
     key = pack(Space.DROPPED, uuid)

@@ -23,6 +23,7 @@ from tilth.catalog.errors import (
 )
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
+from tilth.catalog.records.decoded import DecodedRecords
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.nouns import DatabaseRecord, DroppedTable
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
@@ -60,6 +61,7 @@ class Tables:
         self._ids = ids
         #: Cache of `all`: each relation as last read, by its key.
         self._decoded: dict[bytes, tuple[bytes, Relation]] = {}
+        self._dropped = DecodedRecords(codec.DROPPED, Space.DROPPED)
 
     def databases(self) -> builtins.list[str]:
         """All names but `system`, in their order."""
@@ -360,8 +362,10 @@ class Tables:
         return dropped.undrop(self._kv, self._clock, database, name)
 
     def dropped(self) -> builtins.list[DroppedTable]:
-        """Return the tables that can be brought back or await their end, longest dropped first."""
-        return dropped.all_dropped(self._kv)
+        """Return the tables that can be brought back or await their end, longest dropped first; the same objects as in
+        `all`.
+        """
+        return sorted(self._dropped.read(self._kv), key=lambda each: each.dropped_ms)
 
     def forget(self, uuid: str) -> None:
         """Remove every key of a dropped relation whose files are gone.

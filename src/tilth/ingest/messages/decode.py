@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -122,23 +123,31 @@ class Decoder:
         check_format(schema, config)
         # A batch without columns has no rows either.
         assert columns
-        self._schema = schema
-        make = ObjectReader if format_of(config).is_objects else CellReader
-        self._reader: ObjectReader | CellReader = make(schema, config, defaults)
-        #: Rows of a broken message.
-        self._broken_rows = [self._reader.empty] if config.error_mode is ErrorMode.STREAM else []
+        self._schema, self._config = schema, config
         self._columns = tuple(columns)
         self._defaults = defaults
+        has_objects = format_of(config).is_objects
         # Columns that may misfit are converted even if no view selects them: whether a message is broken must not
         # depend on the views.
         wanted = {*self._columns}
         self._converted = [
             position
             for position, column in enumerate(schema.columns)
-            if column.name in wanted or may_misfit(column) or isinstance(self._reader, CellReader)
+            if column.name in wanted or may_misfit(column) or not has_objects
         ]
         self._blocks = _block_reader(schema, config, defaults, loader)
         self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
+
+    @cached_property
+    def _reader(self) -> ObjectReader | CellReader:
+        # Not before it is needed: record types of hundreds of columns take milliseconds, and the kernel reads most.
+        make = ObjectReader if format_of(self._config).is_objects else CellReader
+        return make(self._schema, self._config, self._defaults)
+
+    @cached_property
+    def _broken_rows(self) -> list[Record]:
+        """Rows of a broken message."""
+        return [self._reader.empty] if self._config.error_mode is ErrorMode.STREAM else []
 
     def decode(self, topic: str, partition: int, messages: MessageBatch) -> Decoded:
         """The rows of these messages, in order, and the broken ones."""

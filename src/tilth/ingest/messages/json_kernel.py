@@ -1,7 +1,7 @@
 """Compiled kernel: JSON objects of a block of messages to values of columns, each byte read once.
 
-Covers: objects, keys in any order, columns of each kind, copying of texts. Does not cover: reading one value
-(json_values.py), the layout of the arrays (json_cells.py), using the kernel (json_blocks.py).
+Covers: objects, keys in any order, columns of each kind, entries of maps, copying of texts. Does not cover: reading
+one value (json_values.py), the layout of the arrays (json_cells.py), using the kernel (json_blocks.py).
 Always holds: a message is read only where msgspec and `to_stored` read the same values; every other message is
 doubtful. Each message in the buffer ends with a zero byte, on which every loop ends, so no loop reads beyond it.
 
@@ -50,6 +50,9 @@ from tilth.ingest.messages.json_values import (
     read_integer,
     read_time,
 )
+
+#: Slots of the keys of maps that are searched for one; where a producer's keys collide on purpose, all would be.
+_PROBES_MAX = 64
 
 
 @njit
@@ -270,16 +273,95 @@ def _put_unescaped(buffer, start, end, out, at):
 
 
 @njit(cache=True, nogil=True)
-def copy_texts(buffer, starts, ends, states, out, offsets):
-    """Copy the texts of a column one behind the other, without their escapes, and write where each begins."""
-    at = 0
+def copy_texts(buffer, starts, ends, states, bases, out, offsets):
+    """Copy the texts of columns, those of each behind its base and without their escapes, and write where each begins
+    behind the base.
+    """
     text, target = bytes_at(buffer.ctypes.data), bytes_at(out.ctypes.data)
-    for row in range(len(starts)):
-        offsets[row] = at
-        if states[row] == ESCAPED:
-            at = _put_unescaped(text, starts[row], ends[row], target, at)
-        elif states[row] == FOUND:
-            for source in range(starts[row], ends[row]):
-                target[at] = text[source]
-                at += 1
-    offsets[len(starts)] = at
+    rows = starts.shape[1]
+    positions = bases.copy()
+    # Message by message, because a column's texts are as far from each other as messages are long.
+    for row in range(rows):
+        for column in range(len(bases)):
+            at = positions[column]
+            offsets[column, row] = at - bases[column]
+            if states[column, row] == ESCAPED:
+                at = _put_unescaped(text, starts[column, row], ends[column, row], target, at)
+            elif states[column, row] == FOUND:
+                for source in range(starts[column, row], ends[column, row]):
+                    target[at] = text[source]
+                    at += 1
+            positions[column] = at
+    for column in range(len(bases)):
+        offsets[column, rows] = positions[column] - bases[column]
+
+
+@njit(cache=True, nogil=True)
+def read_maps(  # noqa: PLR0913  # numba has no structures of arrays
+    buffer, starts, rule, slots, key_spans, seen, order, states, doubts, offsets, keys, key_ends, values, ends, found
+):
+    """Read the objects of one column that begin at `starts`, those of `states` that are found, to entries of maps.
+
+    `rule`: the column's, with the kind and bounds of its values. `slots`: an open hash table as of `fill_slots`, four
+    times as large as the entries can be, 0 where it is empty; `key_spans`: positions of the distinct keys; `seen`: the
+    last row, counted from 1, that has each of them; `order`: the keys by position in the object before. `offsets` gets
+    the first entry of each row; `keys` and `key_ends` the keys end to end; `values`, `ends` and `found` the values as
+    `read_objects` writes cells. Keys with escapes and keys that are given twice make a message doubtful.
+    """
+    text, out = bytes_at(buffer.ctypes.data), bytes_at(keys.ctypes.data)
+    mask = uint64(len(slots) - 1)
+    count, known, key_at = 0, 0, 0
+    for row in range(len(doubts)):
+        offsets[row] = count
+        if states[row] < FOUND or doubts[row]:
+            continue
+        first, first_key_at = count, key_at
+        at = _first_key(text, starts[row])
+        while at >= 0 and text[at] == 34:
+            start = at + 1
+            # Most objects have their keys in the order of the object before.
+            number = order[count - first] - 1
+            if number < 0 or not _is_key(text, start, text, key_spans[number, 0], key_spans[number, 1]):
+                end, is_escaped = end_of_text(text, start)
+                number = -1
+                if not is_escaped:
+                    slot = _hash(text, start, end) & mask
+                    for _ in range(_PROBES_MAX):
+                        if slots[slot] == 0:
+                            key_spans[known, 0], key_spans[known, 1] = start, end
+                            known += 1
+                            slots[slot] = known
+                        other = slots[slot] - 1
+                        if _is_key(text, start, text, key_spans[other, 0], key_spans[other, 1]):
+                            number = other
+                            break
+                        slot = (slot + uint64(1)) & mask
+                if number < 0:
+                    at = -1
+                    break
+                order[count - first] = number + 1
+            if seen[number] == row + 1:
+                at = -1
+                break
+            seen[number] = row + 1
+            for source in range(key_spans[number, 0], key_spans[number, 1]):
+                out[key_at] = text[source]
+                key_at += 1
+            at = after_colon(text, start + key_spans[number, 1] - key_spans[number, 0] + 1)
+            if at < 0:
+                break
+            if text[at] == 110:
+                at = after_word(text, at)
+                values[count], found[count] = 0, NULL
+            else:
+                value, last, state, at = _read_cell(text, at, rule[KIND], rule[LEAST], rule[GREATEST], rule[NEEDS_ZONE])
+                values[count], ends[count], found[count] = value, last, state
+            count += 1
+            key_ends[count] = key_at
+            if at >= 0:
+                at = _after_cell(text, at)
+        if at < 0:
+            doubts[row] = 1
+            states[row] = NULL
+            count, key_at = first, first_key_at
+    offsets[len(doubts)] = count

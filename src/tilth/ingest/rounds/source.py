@@ -283,17 +283,19 @@ class _PickingView(_FusedView):
         self._types = arrow_schema(layout.schema, field_ids=False)
 
     def _made(self, rows: pa.RecordBatch, owners: Owners) -> tuple[pa.Table, Owners]:
-        arrays = [self._column(rows, each) for each in self._picked.columns]
+        # Arrow searches for each name among all.
+        by_name = dict(zip(rows.schema.names, rows.columns, strict=True))
+        arrays = [self._column(by_name, rows.num_rows, each) for each in self._picked.columns]
         names = [each.target for each in self._picked.columns]
         if self._picked.op is not None:
-            arrays.append(ops_of(pa.chunked_array([rows.column(self._picked.op)])))
+            arrays.append(ops_of(pa.chunked_array([by_name[self._picked.op]])))
             names.append(OP_COLUMN)
         return pa.table(arrays, names=names), owners
 
-    def _column(self, rows: pa.RecordBatch, picked: Picked) -> pa.Array:
+    def _column(self, by_name: Mapping[str, pa.Array], rows: int, picked: Picked) -> pa.Array:
         if picked.source is None:
-            return pa.repeat(pa.scalar(picked.constant, self._types.field(picked.target).type), rows.num_rows)
-        return rows.column(picked.source)
+            return pa.repeat(pa.scalar(picked.constant, self._types.field(picked.target).type), rows)
+        return by_name[picked.source]
 
 
 class _KernelView(_FusedView):

@@ -7,8 +7,9 @@ Always holds: a plan fills every column of the target.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tilth.ingest.views.kernels import ViewKernel
 from tilth.ingest.views.refusals import RowCheck
@@ -46,6 +47,18 @@ class FusedPlan:
         """The columns of the Kafka table that it reads or checks."""
         sources = (*(each.source for each in self.columns), self.op, *_checked_columns(self.checks))
         return tuple(dict.fromkeys(source for source in sources if source is not None))
+
+    def __reduce__(self) -> tuple[Callable[..., FusedPlan], tuple[object, ...]]:
+        # Each round sends it to its tasks: plain tuples pickle ten times as fast as hundreds of objects.
+        columns = [(each.target, each.source, each.constant) for each in self.columns]
+        return _fused_plan, (self.view, self.target, columns, self.outputs, self.op, self.checks)
+
+
+# Any: fields of a plan and of its columns.
+def _fused_plan(view: str, target: str, columns: Iterable[tuple[Any, ...]], *more: Any) -> FusedPlan:
+    outputs, op, checks = more
+    picked = tuple(Picked(target=to, source=source, constant=constant) for to, source, constant in columns)
+    return FusedPlan(view=view, target=target, columns=picked, outputs=outputs, op=op, checks=checks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,13 +47,13 @@ def write_segments(
     BadPartitionError and UniqueKeyNullError; a part of the files may then be there, under names that follow from the
     arguments.
     """
-    table = shape_rows(layout, rows)
+    table = shape_rows(layout, rows).combine_chunks()
     if not table.num_rows:
         return []
     make_folder(layout.folder, fsync=layout.fsync)
     written = []
     with FileFinisher(layout.folder, fsync=layout.fsync) as endings:
-        for number, (partition, values, content) in enumerate(_roll(layout, _by_partition(layout, table))):
+        for number, (partition, values, content, size) in enumerate(_roll(layout, _by_partition(layout, table))):
             name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
             ranges = {column: range_of(content.column(column)) for column in ranged_columns(layout)}
             note = new_note(layout, partition=partition, values=values, rows=content.num_rows, ranges=ranges)
@@ -63,7 +63,7 @@ def write_segments(
                     partition=partition,
                     values=values,
                     rows=content.num_rows,
-                    file=write_ipc(layout.folder, name, noted, batches_of(noted), end=endings.end),
+                    file=write_ipc(layout.folder, name, noted, _batches(noted, size), end=endings.end),
                     ranges=ranges,
                     is_segment=True,
                 )
@@ -126,9 +126,10 @@ def wanted_schema(schema: Schema, columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([op if _is_op(name, schema) else stored.field(name) for name in columns])
 
 
-def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
-    rows = max(1, BATCH_BYTES_MAX * table.num_rows // max(1, table.nbytes))
-    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches(max_chunksize=rows)
+def _batches(table: pa.Table, size: int) -> list[pa.RecordBatch]:
+    """Return the batches of a table with one chunk a column and so many bytes, which wide ones take long to count."""
+    rows = max(1, BATCH_BYTES_MAX * table.num_rows // max(1, size))
+    batches: list[pa.RecordBatch] = table.to_batches(max_chunksize=rows)
     return batches
 
 
@@ -176,7 +177,7 @@ def _by_partition(layout: TableLayout, table: pa.Table) -> Iterator[tuple[str, t
         yield found.ids[0], found.values[0], table
         return
     order = np.argsort(found.indices, kind="stable")
-    table = table.combine_chunks().take(pa.array(order))
+    table = table.take(pa.array(order))
     start = 0
     ends = np.cumsum(np.bincount(found.indices, minlength=len(found.ids)))
     for partition, values, end in zip(found.ids, found.values, ends.tolist(), strict=True):
@@ -186,13 +187,16 @@ def _by_partition(layout: TableLayout, table: pa.Table) -> Iterator[tuple[str, t
 
 def _roll(
     layout: TableLayout, partitions: Iterable[tuple[str, tuple[Bound, ...], pa.Table]]
-) -> Iterator[tuple[str, tuple[Bound, ...], pa.Table]]:
-    """Cut the rows of a partition into segments of like size, none above the limit unless one row is."""
+) -> Iterator[tuple[str, tuple[Bound, ...], pa.Table, int]]:
+    """Cut the rows of a partition into segments of like size, none above the limit unless one row is; yield these with
+    their bytes.
+    """
     for partition, values, content in partitions:
-        count = math.ceil(content.nbytes / layout.segment_bytes) if layout.segment_bytes else 1
-        rows = math.ceil(content.num_rows / max(1, count))
+        size = content.nbytes
+        count = max(1, math.ceil(size / layout.segment_bytes) if layout.segment_bytes else 1)
+        rows = math.ceil(content.num_rows / count)
         for start in range(0, content.num_rows, rows):
-            yield partition, values, content.slice(start, rows)
+            yield partition, values, content if count == 1 else content.slice(start, rows), size // count
 
 
 def _is_op(name: str, schema: Schema) -> bool:

@@ -163,6 +163,26 @@ def test_undrop_brings_back_the_last_one_with_all_it_held(world: World) -> None:
         tables.undrop("default", "t")
 
 
+def test_definitions_that_have_not_changed_are_not_decoded_again(world: World) -> None:
+    tables = world.catalog.tables
+    others = [world.table(name) for name in ("a", "b", "c")]
+    for uuid in others:
+        tables.drop(uuid)
+    before = {each.relation.uuid: each for each in tables.dropped()}
+    [live] = tables.all()
+    assert tables.all()[0] is live
+    tables.undrop("default", "a")
+    tables.forget(others[1])
+    tables.rename(others[0], "default", "d")
+    tables.drop(others[0])
+    found = {each.relation.name: each for each in tables.dropped()}
+    assert found.keys() == {"c", "d"}
+    assert found["c"] is before[others[2]]
+    world.clock.advance(1)
+    tables.drop(world.t)
+    assert [each.relation.name for each in tables.dropped()][-1] == "t"
+
+
 def test_undrop_of_a_view_needs_its_ends(world: World) -> None:
     tables = world.catalog.tables
     kafka = world.kafka()

@@ -7,17 +7,19 @@ import pytest
 from tests.unit.ingest.decoding import WITH_KERNEL, batch_of, decoder
 from tilth.ingest import compiled
 from tilth.ingest.messages.json_blocks import kernel_loader
-from tilth.model.types import Kind
+from tilth.model.types import DataType, Kind, Map, Simple
 
 GOOD = batch_of([b'{"a": %d}' % number for number in range(8)])
 
 
 def test_a_process_that_decodes_little_does_not_load_it(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
+    # Only one kernel at a time is loaded.
+    kernel = WITH_KERNEL.count(0)
 
     def load(_: object) -> object:
         loads.append(1)
-        return WITH_KERNEL.count(0)
+        return kernel
 
     monkeypatch.setattr(compiled, "import_kernel", load)
     loader = kernel_loader(after_bytes=200)
@@ -65,3 +67,17 @@ def test_many_doubtful_messages_are_read_without_it_for_a_while() -> None:
     odd = batch_of([b'{"a": "%d"}' % number for number in range(8)])
     for messages in (odd, GOOD, odd, *[GOOD] * 20, odd):
         assert made.decode("t", 0, messages).rows["a"].to_pylist() == [*range(8)]
+
+
+def test_a_null_has_zero_below_it_so_that_the_same_messages_make_the_same_bytes() -> None:
+    columns: dict[str, Kind | DataType]
+    columns = {"i": Kind.INT64, "f": Kind.FLOAT64, "d": Kind.DATE, "m": Map(Simple(Kind.STRING), Simple(Kind.INT64))}
+    given = b'{"i": 7, "f": 1.5, "d": "2025-01-02", "m": {"a": 8, "b": 9}}'
+    values = [given, b'{"i": null, "m": {"a": null}}', b'{"m": {"a": 1, "a": 2}}', b'{"m": {"c": null, "d": 5}}']
+    rows = decoder(columns).decode("t", 0, batch_of(values)).rows
+    for array in (rows["i"], rows["f"], rows["d"], rows["m"].items):
+        size = array.type.bit_width // 8
+        data = array.buffers()[1].to_pybytes()[array.offset * size :]
+        below = [data[row * size : (row + 1) * size] for row in range(len(array)) if not array[row].is_valid]
+        assert below == [bytes(size)] * len(below)
+        assert below
