@@ -7,7 +7,6 @@ Always holds: `conform` either returns exactly the table's schema or names the c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -20,8 +19,6 @@ from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple
 from tilth.storage.errors import BadColumnError, UnmappedTypeError
 from tilth.storage.values.checks import check_values
 
-#: Schemas that are retained, because wide ones take milliseconds to make and each batch needs them.
-_SCHEMAS_MAX = 64
 #: Key of a field's metadata under which Arrow keeps the Parquet field id.
 FIELD_ID = b"PARQUET:field_id"
 
@@ -76,7 +73,6 @@ def arrow_field(column: Column, *, has_field_id: bool) -> pa.Field:
     return pa.field(column.name, arrow_type(column.type), nullable=column.nullable, metadata=metadata)
 
 
-@lru_cache(_SCHEMAS_MAX)
 def arrow_schema(schema: Schema, *, field_ids: bool = True) -> pa.Schema:
     """The Arrow schema of the table's files, with Parquet field ids or without."""
     return _arrow_schema(schema.columns, field_ids)
