@@ -95,4 +95,15 @@ STATEMENTS: tuple[Mutant, ...] = (
             "test_an_insert_that_is_cancelled_before_its_batch_is_at_work_is_not_stored",
         ),
     ),
+    Mutant(
+        name="insert-alone-in-turn",
+        breaks="an INSERT that shares no commit holds up all small INSERTs behind it until it is stored",
+        path="src/tilth/statements/inserts/insert.py",
+        old="        if later is None:\n            return store_alone()\n",
+        new="        if True:\n            return store_alone()\n",
+        tests=(
+            "tests/unit/statements/test_async_inserts.py::"
+            "test_inserts_that_share_no_commit_are_stored_at_once_and_hold_up_nobody",
+        ),
+    ),
 )

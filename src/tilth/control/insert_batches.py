@@ -41,6 +41,7 @@ POLL_SECONDS = 0.005
 STOP_SECONDS_MAX = 30.0
 #: Maximum wait of a cancelled insert for the commit of its batch, which may have begun.
 SETTLE_SECONDS = 2.0
+_STOPPING_HINT = "nothing was stored; try again at another server"
 _log = Log("sql")
 
 T = TypeVar("T")
@@ -276,11 +277,19 @@ class InsertBatches(Generic[T]):
         if is_refused:
             if ticket.cancellation is not None:
                 ticket.cancellation.let_go(ticket)
-            raise UnavailableError("the server is stopping", hint="nothing was stored; try again at another server")
+            raise UnavailableError("the server is stopping", hint=_STOPPING_HINT)
         if is_cancelled:
             ticket.answer(ticket.cancel_error())
         elif is_first:
             self._start(lambda: self._store_all(table))
+
+    def start_alone(self, job: Callable[[], None]) -> None:
+        """Run a job that stores an insert which joins no batch, and answers it, on a thread of its own."""
+        with self._lock:
+            if self._is_stopping:
+                raise UnavailableError("the server is stopping", hint=_STOPPING_HINT)
+            self._unanswered += 1
+        self._start(lambda: self._run_alone(job))
 
     def stats(self) -> InsertStats:
         with self._lock:
@@ -393,21 +402,22 @@ class InsertBatches(Generic[T]):
     def _give(self, answer: Callable[[TilthError | None], None], error: TilthError | None) -> None:
         """Give an answer; an error on a thread of its own, for the insert may be tried again."""
 
-        def give() -> None:
-            try:
-                answer(error)
-            # The others of the batch get their answers all the same.
-            except BaseException as broken:
-                _log.error("insert_not_answered", error=broken)
-            with self._quiet:
-                self._unanswered -= 1
-                if not self._unanswered:
-                    self._quiet.notify_all()
-
         if error is None:
-            give()
+            self._run_alone(lambda: answer(None))
         else:
-            self._start(give)
+            self._start(lambda: self._run_alone(lambda: answer(error)))
+
+    def _run_alone(self, job: Callable[[], None]) -> None:
+        """Run what answers one insert, whatever becomes of it."""
+        try:
+            job()
+        # Others get their answers all the same.
+        except BaseException as broken:
+            _log.error("insert_not_answered", error=broken)
+        with self._quiet:
+            self._unanswered -= 1
+            if not self._unanswered:
+                self._quiet.notify_all()
 
     def _cancel(self, table: str, ticket: _Ticket[T]) -> None:
         """Forget the insert, unless its batch is being stored: then the outcome of the batch is its own."""

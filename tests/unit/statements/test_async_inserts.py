@@ -104,13 +104,33 @@ def test_an_insert_that_shares_a_commit_is_answered_later_and_logged_once(world:
     assert again is not None
     assert again.message.startswith("already inserted")
     plain = world.engine.insert_text("default", "plain", input_format="JSONEachRow", data=b'{"a": 3}', later=later)
-    assert plain is not None
-    assert plain.rows_written == 1
+    assert plain is None
+    assert later.wait(2)[1] == "inserted into default.plain: 1 rows"
     assert world.engine.insert_text("default", "t", input_format="CSV", data=b"4,z\n", later=later) is None
-    later.wait(2)
+    later.wait(3)
     logged = world.rows("SELECT rows_written FROM system.query_log WHERE kind LIKE 'Insert%' ORDER BY 1")
     assert logged == [(0,), (1,), (1,), (2,)]
     assert not world.engine._services.running.list()
+
+
+def test_inserts_that_share_no_commit_are_stored_at_once_and_hold_up_nobody(
+    world: SqlWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, begin, everybody = Later(), world.catalog.transactions.open, threading.Barrier(4)
+
+    def together(actor: str, **given: object) -> TxnHandle:
+        everybody.wait(30)
+        return begin(actor, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.catalog.transactions, "open", together)
+    for number in range(4):
+        rows = pa.table({"a": pa.array([number], pa.int32())})
+        assert world.engine.insert_arrow("default", "plain", rows, later=later) is None
+    assert later.wait(4) == ["inserted into default.plain: 1 rows"] * 4
+    assert sum(part.rows for part in parts(world, "plain")) == 4
+    world.engine.stop()
+    with pytest.raises(UnavailableError, match="stopping"):
+        world.engine.insert_arrow("default", "plain", pa.table({"a": pa.array([5], pa.int32())}), later=later)
 
 
 def test_an_insert_as_sql_is_answered_later_with_its_notices_and_other_statements_at_once(world: SqlWorld) -> None:

@@ -213,8 +213,16 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table, lat
     )
     outcome = inserted(table, shaped.num_rows)
     if insert.is_large or not _is_batched(call, table, layout):
-        store(services, [insert])
-        return outcome
+
+        def store_alone() -> Outcome:
+            store(services, [insert])
+            return outcome
+
+        if later is None:
+            return store_alone()
+        # It shares no commit, so it must not hold up those that are prepared behind it.
+        services.insert_batches.start_alone(lambda: later(store_alone))
+        return PENDING
     offered = OfferedInsert(payload=insert, rows=shaped.num_rows, bytes=size, store=partial(store, services))
     # No statement waits for more copies than it requires, or gets fewer.
     shape = (table.schema_version, insert.quorum)
