@@ -90,11 +90,25 @@ def test_a_head_up_to_the_limit_is_read_in_pieces_of_any_size(address: tuple[str
             assert answer_of(connection).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("size", [1, 77])
+def test_a_trailer_that_comes_late_is_no_header_of_its_request(
+    connection: socket.socket, rooms: FakeRooms, size: int
+) -> None:
+    trailer_of(connection, rooms, size)
+
+
 def test_a_trailer_is_no_header_of_its_request(connection: socket.socket, rooms: FakeRooms) -> None:
+    """It is there before anybody has read a header."""
+    trailer_of(connection, rooms, 1 << 16)
+
+
+def trailer_of(connection: socket.socket, rooms: FakeRooms, size: int) -> None:
+    """Send a request with trailers in pieces of this size, and check that nobody has heeded them."""
     rooms.calls.clear()
     body = b"8\r\nSELECT 1\r\n0\r\nHost: evil.example\r\nOrigin: http://evil.example\r\nAccept: text/csv\r\n\r\n"
-    for byte in POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + body:
-        connection.send(bytes((byte,)))
+    request = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + body
+    for start in range(0, len(request), size):
+        connection.sendall(request[start : start + size])
     answer = answer_of(connection)
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"application/json" in answer

@@ -104,7 +104,11 @@ def test_a_text_has_one_hash_wherever_it_stands(texts: list[str]) -> None:
 
 
 @given(
-    stored=st.one_of(st.sets(st.integers(-30, 30)).map(sorted), st.lists(st.integers(-30, 30), max_size=20)),
+    stored=st.one_of(
+        st.sets(st.integers(-30, 30)).map(sorted),
+        st.lists(st.integers(-30, 30), max_size=20),
+        st.lists(st.integers(-9, 9)).map(sorted),
+    ),
     wanted=st.sets(st.integers(-35, 35), min_size=1),
     kept=st.sets(st.integers(-35, 35)),
     kinds=st.sampled_from([(pa.int64(), pa.int64()), (pa.int32(), pa.int64()), (pa.date32(), pa.date32())]),
@@ -133,6 +137,12 @@ def test_numbers_in_order_are_found_without_hashes(
     if ascending is not None:
         rows, numbers = keys.find_ascending(ascending)
         assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+
+
+def test_a_number_that_comes_twice_is_not_in_order() -> None:
+    numbers = pa.chunked_array([pa.array([1, 2, 2, 3], pa.int64())])
+    assert unique_keys.ascending_numbers([numbers], [pa.int64()]) is None
+    assert unique_keys.ascending_numbers([numbers.slice(2)], [pa.int64()]) is not None
 
 
 def test_other_keys_are_no_numbers_in_order() -> None:

@@ -177,7 +177,7 @@ STORAGE: tuple[Mutant, ...] = (
         path="src/tilth/storage/values/unique_keys.py",
         old="np.all(numbers[1:] > numbers[:-1])",
         new="np.all(numbers[1:] >= numbers[:-1])",
-        tests=("tests/property/test_upsert_resolve.py::test_numbers_in_order_are_found_without_hashes",),
+        tests=("tests/property/test_upsert_resolve.py::test_a_number_that_comes_twice_is_not_in_order",),
     ),
     Mutant(
         name="neighbours-of-keys",
