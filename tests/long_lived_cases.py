@@ -25,18 +25,18 @@ class PlainThing:
     """One without a cycle."""
 
 
-def tended(objects: LongLived, *, count: int) -> list[Thing]:
+def frozen(objects: LongLived, *, count: int) -> list[Thing]:
     """Return so many things that were set aside."""
     things = [Thing() for _ in range(count)]
     gc.collect()
-    objects.tend()
+    objects.freeze()
     return things
 
 
 def what_is_set_aside_is_visited_no_more_and_released_by_its_references(objects: LongLived) -> None:
-    objects.tend()
-    things, plain = tended(objects, count=50), PlainThing()
-    tended(objects, count=50)
+    objects.freeze()
+    things, plain = frozen(objects, count=50), PlainThing()
+    frozen(objects, count=50)
     kept, released = weakref.ref(things[0]), weakref.ref(plain)
     assert not any(each is things[0] for each in gc.get_objects())
     del things, plain
@@ -46,44 +46,44 @@ def what_is_set_aside_is_visited_no_more_and_released_by_its_references(objects:
 
 
 def garbage_is_found_when_the_objects_have_doubled(objects: LongLived) -> None:
-    objects.came(1)
-    objects.tend()
+    objects.add(1)
+    objects.freeze()
     known = gc.get_freeze_count()
-    gone = weakref.ref(tended(objects, count=50)[0])
-    tended(objects, count=50)
+    gone = weakref.ref(frozen(objects, count=50)[0])
+    frozen(objects, count=50)
     assert gone() is not None
     long_lived.GROWN_MIN = 1
-    things = tended(objects, count=2 * known)
+    things = frozen(objects, count=2 * known)
     assert gone() is None
     # All objects are known now: as many again may come.
-    again = weakref.ref(tended(objects, count=50)[0])
-    tended(objects, count=50)
+    again = weakref.ref(frozen(objects, count=50)[0])
+    frozen(objects, count=50)
     assert again() is not None
     assert len(things) == 2 * known
 
 
 def objects_of_things_that_came_are_no_growth(objects: LongLived) -> None:
     long_lived.GROWN_MIN = 1
-    objects.came(1)
-    objects.tend()
-    gone = weakref.ref(tended(objects, count=50)[0])
+    objects.add(1)
+    objects.freeze()
+    gone = weakref.ref(frozen(objects, count=50)[0])
     for _ in range(4):
-        objects.came(1)
-        tended(objects, count=gc.get_freeze_count() // 2)
+        objects.add(1)
+        frozen(objects, count=gc.get_freeze_count() // 2)
     assert gone() is not None
 
 
 def garbage_is_found_when_a_quarter_of_the_things_is_gone(objects: LongLived) -> None:
     long_lived.GONE_MIN = 3
-    things = tended(objects, count=50)
-    objects.came(50)
+    things = frozen(objects, count=50)
+    objects.add(50)
     gone = weakref.ref(things.pop())
     for _ in range(9):
-        objects.went()
-        objects.tend()
+        objects.remove()
+        objects.freeze()
     assert gone() is not None
-    objects.went()
-    objects.tend()
+    objects.remove()
+    objects.freeze()
     assert gone() is None
     assert gc.get_freeze_count() > 0
 
@@ -91,7 +91,7 @@ def garbage_is_found_when_a_quarter_of_the_things_is_gone(objects: LongLived) ->
 def few_objects_are_left_alone(objects: LongLived) -> None:
     long_lived.ALIVE_MAX = 10**9
     gc.unfreeze()
-    objects.tend()
+    objects.freeze()
     assert gc.get_freeze_count() == 0
 
 

@@ -40,15 +40,15 @@ _FAR = "(?<!so )(?<!as )(?<!how )far"
 #: Parquet has row groups and a file a group; a list of indices or of chosen items says which they are.
 _GROUPS = "(?<!row )(?<!row_)(?<!owner and )groups?(?!By)|taken(?= =)"
 GONE_FROM_ROOMS = {
-    **dict.fromkeys(("catalog", "membership", "verify", "recovery", "model", "base"), _MEANINGS),
+    **dict.fromkeys(("catalog", "membership", "verify", "recovery", "model", "base"), f"{_MEANINGS}|{_FAR}"),
     **dict.fromkeys(
         ("ingest", "warehouse", "formats", "query", "control", "grammar", "clickhouse", "statements", "introspection"),
-        _SINGLE_MEANINGS,
+        f"{_SINGLE_MEANINGS}|{_FAR}",
     ),
     **dict.fromkeys(("server", "client"), f"{_SINGLE_MEANINGS}|{_FAR}"),
     "maintenance": f"{_SINGLE_MEANINGS}|{_FAR}|{_GROUPS}",
     "storage": "places?|looks?|looked|looking|asks?|asked|asking|hears?|heard|says?|said|lanes?|claims?|claimed|"
-    f"misjudged|turns?|turned|moments?|{_GROUPS}",
+    f"misjudged|turns?|turned|moments?|{_FAR}|{_GROUPS}",
 }
 #: Texts with such words that stay: they are in files, messages or error facts.
 TEXTS_ALLOWED = (

@@ -8,6 +8,7 @@ from itertools import count
 
 import pyarrow as pa
 
+from tilth.base.threads import Completion
 from tilth.control.running import Origin
 from tilth.maintenance import ManagerStatus, OpRow
 from tilth.maintenance.kinds import OpKind, OpStats
@@ -53,7 +54,7 @@ class FakeRooms:
         database: str,
         settings: Mapping[str, str],
         origin: Origin,
-        later: Callable[[Callable[[], Answer]], None],
+        on_complete: Completion[Answer],
     ) -> Answer | None:
         return self._answered("run", text, database, dict(settings))
 
@@ -66,7 +67,7 @@ class FakeRooms:
         data: bytes,
         settings: Mapping[str, str],
         origin: Origin,
-        later: Callable[[Callable[[], Answer]], None] | None = None,
+        on_complete: Completion[Answer] | None = None,
     ) -> Answer | None:
         return self._answered("insert_text", database, table, input_format, data, dict(settings))
 
@@ -78,7 +79,7 @@ class FakeRooms:
         *,
         settings: Mapping[str, str],
         origin: Origin,
-        later: Callable[[Callable[[], Answer]], None] | None = None,
+        on_complete: Completion[Answer] | None = None,
     ) -> Answer | None:
         return self._answered("insert_arrow", database, table, data(1 << 20).to_pylist(), dict(settings))
 

@@ -271,7 +271,7 @@ OTHERS: tuple[Mutant, ...] = (
     Mutant(
         name="large-round-here-and-there",
         breaks="a round is given up to Spark after it has written a file under the name that Spark's task will use",
-        path="src/tilth/ingest/rounds/here.py",
+        path="src/tilth/ingest/rounds/inline.py",
         old=" and may_end():",
         new=":",
         tests=("tests/integration/ingest/test_small_rounds.py::test_a_round_that_has_written_a_file_stays_here",),

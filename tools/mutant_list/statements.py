@@ -99,7 +99,7 @@ STATEMENTS: tuple[Mutant, ...] = (
         name="insert-alone-in-turn",
         breaks="an INSERT that shares no commit holds up all small INSERTs behind it until it is stored",
         path="src/tilth/statements/inserts/insert.py",
-        old="        if later is None:\n            return store_alone()\n",
+        old="        if on_complete is None:\n            return store_alone()\n",
         new="        if True:\n            return store_alone()\n",
         tests=(
             "tests/unit/statements/test_async_inserts.py::"

@@ -29,22 +29,22 @@ class LongLived:
     def __init__(self) -> None:
         #: Things that are there, and those that have gone since the last search for garbage.
         self._count = self._gone = 0
-        #: True if things have come since the last call of `tend`.
+        #: True if things have come since the last call of `freeze`.
         self._have_come = False
         #: Number of objects set aside that are known to stay, and of those set aside since, some of which have gone.
         self._known = self._added = 0
 
-    def came(self, count: int) -> None:
+    def add(self, count: int) -> None:
         """Note new things: their objects are no garbage."""
         self._count += count
         self._have_come = self._have_come or count > 0
 
-    def went(self) -> None:
+    def remove(self) -> None:
         """Note that one is gone, with cycles among its objects."""
         self._count -= 1
         self._gone += 1
 
-    def tend(self) -> None:
+    def freeze(self) -> None:
         """Set aside what is alive, if it is much; to be called now and then."""
         if self._gone >= max(GONE_MIN, self._count // GONE_SHARE):
             self._search()
@@ -59,9 +59,9 @@ class LongLived:
             return
         self._added += alive
         if self._added > max(GROWN_MIN, self._known):
-            self._judge()
+            self._check_growth()
 
-    def _judge(self) -> None:
+    def _check_growth(self) -> None:
         """Search for garbage if the objects have doubled; to count them takes a while."""
         count = gc.get_freeze_count()
         if count > self._known + max(GROWN_MIN, self._known):

@@ -13,12 +13,26 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 #: Time after which an idle thread ends.
 IDLE_SECONDS = 10.0
 
+T = TypeVar("T")
+S = TypeVar("S")
+
+# Completion callback: gets, on another thread, a function that returns the result, or raises why there is none.
+Completion = Callable[[Callable[[], T]], None]
+
 # The next job of one thread.
 _Slot = queue.SimpleQueue[Callable[[], object]]
+
+
+def completing(on_complete: Completion[T] | None, make: Callable[[Callable[[], S]], T]) -> Completion[S] | None:
+    """Return a callback that completes this one with what `make` makes of the function that it gets; None for None."""
+    if on_complete is None:
+        return None
+    return lambda get: on_complete(lambda: make(get))
 
 
 class CachedThreadPool:

@@ -34,6 +34,7 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryBudget, MemoryShare
+from tilth.base.threads import Completion, completing
 from tilth.base.units import KIB
 from tilth.console.files import console_files, console_page
 from tilth.control.running import Origin
@@ -60,7 +61,7 @@ from tilth.server.routing import Answering, App, Endpoint
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse, drop_answer
-from tilth.server.threads import CallThreads, ResultLater
+from tilth.server.threads import CallThreads
 from tilth.server.watch import Watches, read_watch
 from tilth.server.write_routes import OutsideWriting, WriteRoutes
 from tilth.statements.inserts.arrow_streams import read_rows
@@ -119,8 +120,6 @@ In a shell: tilth sql --url THIS_ADDRESS
 """
 
 T = TypeVar("T")
-# Gets a function that makes the response, on another thread.
-ResponseLater = ResultLater[Response]
 
 
 class Statements(OutsideWriting, Protocol):
@@ -137,9 +136,9 @@ class Statements(OutsideWriting, Protocol):
         database: str,
         settings: Mapping[str, str],
         origin: Origin,
-        later: ResultLater[Answer],
+        on_complete: Completion[Answer],
     ) -> Answer | None:
-        """Run a statement that should be a small INSERT. `later` gets the answer where None is returned."""
+        """Run a statement that should be a small INSERT. `on_complete` gets the answer where None is returned."""
 
     def insert_text(
         self,
@@ -150,9 +149,9 @@ class Statements(OutsideWriting, Protocol):
         data: bytes,
         settings: Mapping[str, str],
         origin: Origin,
-        later: ResultLater[Answer] | None = None,
+        on_complete: Completion[Answer] | None = None,
     ) -> Answer | None:
-        """Add rows in one of the formats of INSERT .. FORMAT. `later` gets the answer where None is returned."""
+        """Add rows in one of the formats of INSERT .. FORMAT. `on_complete` gets the answer where None is returned."""
 
     def insert_arrow(
         self,
@@ -162,9 +161,9 @@ class Statements(OutsideWriting, Protocol):
         *,
         settings: Mapping[str, str],
         origin: Origin,
-        later: ResultLater[Answer] | None = None,
+        on_complete: Completion[Answer] | None = None,
     ) -> Answer | None:
-        """Add rows; `data` reads them, and checks that they need at most its argument, in bytes. `later`: as above."""
+        """Add rows; `data` reads them and checks that they take at most its argument, in bytes. The rest: as above."""
 
     def insert_body(
         self,
@@ -296,8 +295,8 @@ class _Api:
                 form = answer_format(answer.output_format) if answer.output_format else accepted_format(accept)
                 return _answer(answer, form, origin)
 
-            def run(later: ResponseLater | None) -> Response | None:
-                if later is None:
+            def run(on_complete: Completion[Response] | None) -> Response | None:
+                if on_complete is None:
                     return answered(
                         statements.run(text, database=database, settings=settings, origin=origin, streams=True)
                     )
@@ -306,7 +305,7 @@ class _Api:
                     database=database,
                     settings=settings,
                     origin=origin,
-                    later=lambda get: later(lambda: answered(get())),
+                    on_complete=lambda get: on_complete(lambda: answered(get())),
                 )
                 return None if answer is None else answered(answer)
 
@@ -350,8 +349,8 @@ class _Api:
             def answered(answer: Answer) -> Response:
                 return _answer(answer, accepted_format(accept), origin)
 
-            def run(later: ResponseLater | None) -> Response | None:
-                settle = None if later is None else lambda get: later(lambda: answered(get()))
+            def run(on_complete: Completion[Response] | None) -> Response | None:
+                settle: Completion[Answer] | None = completing(on_complete, lambda get: answered(get()))
                 pieces = body.unpacked(encoding)
                 begin, is_whole = first_pieces(pieces, above, share.grow_to)
                 if not is_whole and not limits.streamed_from:
@@ -367,7 +366,7 @@ class _Api:
                 elif form.is_arrow:
                     rows = partial(_arrow, begin)
                     answer = statements.insert_arrow(
-                        database, table, rows, settings=settings, origin=origin, later=settle
+                        database, table, rows, settings=settings, origin=origin, on_complete=settle
                     )
                 else:
                     answer = statements.insert_text(
@@ -377,7 +376,7 @@ class _Api:
                         data=begin,
                         settings=settings,
                         origin=origin,
-                        later=settle,
+                        on_complete=settle,
                     )
                 return None if answer is None else answered(answer)
 
@@ -436,7 +435,7 @@ class _Api:
     ) -> Response:
         accept, pieces = request.headers.get("accept", ""), without_begin(body.pieces(), head.size)
 
-        def run(_: ResponseLater | None) -> Response:
+        def run(_: Completion[Response] | None) -> Response:
             answer = self._context.statements.insert_body(
                 head,
                 pieces,
@@ -454,15 +453,15 @@ class _Api:
         request: Request,
         origin: Origin,
         share: MemoryShare,
-        act: Callable[[ResponseLater | None], Response | None],
+        act: Callable[[Completion[Response] | None], Response | None],
         body: ReceivedBody | None = None,
         *,
         is_short: bool = False,
     ) -> Response:
-        """Run it in a thread; a short one may be answered later, by its argument. A client that closes its connection
-        cancels a statement that takes longer than `UNWATCHED_SECONDS`. The thread may consume the rest of a body, and
-        detects itself that the client leaves before the end of the body; it uses the share to its end, also where this
-        request is cancelled.
+        """Run it in a thread; a short one may complete after it returned, by its argument. A client that closes its
+        connection cancels a statement that takes longer than `UNWATCHED_SECONDS`. The thread may consume the rest of a
+        body, and detects itself that the client leaves before the end of the body; it uses the share to its end, also
+        where this request is cancelled.
         """
 
         def run() -> Response:

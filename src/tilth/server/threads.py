@@ -17,15 +17,12 @@ from typing import Generic, TypeVar
 
 from tilth.base.errors import as_exception
 from tilth.base.logs import Log
-from tilth.base.threads import CachedThreadPool, ShortJobs
+from tilth.base.threads import CachedThreadPool, Completion, ShortJobs
 
 T = TypeVar("T")
 
 #: Interval at which a short call that takes long is detected.
 RELIEF_SECONDS = 0.005
-
-# Gets, on another thread, a function that returns the result of a call, or raises why it failed.
-ResultLater = Callable[[Callable[[], T]], None]
 
 _log = Log("server")
 
@@ -52,9 +49,9 @@ class CallThreads:
         self._threads.start(lambda: call.settle(act))
         return await self._awaited(call)
 
-    async def run_short(self, act: Callable[[ResultLater[T]], T | None], *, drop: Callable[[T], object] = _forget) -> T:
+    async def run_short(self, act: Callable[[Completion[T]], T | None], *, drop: Callable[[T], object] = _forget) -> T:
         """Run a call as `run`, on a thread that it shares with other short ones; one that takes long holds up no other.
-        A call that returns None gives its result by its argument, now or later.
+        A call that returns None completes by its argument, now or after it returned.
         """
         call = _Call(drop, self._results_here())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +23,13 @@ from tilth.base.full import full_error
 from tilth.base.logs import Log, hide_in_lines, log_context
 from tilth.base.settings import Setting, read_settings
 from tilth.base.sources import GivenSettings
+from tilth.base.threads import Completion, completing
 from tilth.catalog import AuditSettings, NotHostedError
 from tilth.clickhouse import dialect
 from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.names import table_of
 from tilth.control.context.rooms import Rooms
-from tilth.control.context.services import Call, Later, Services
+from tilth.control.context.services import Call, Services
 from tilth.control.insert_batches import InsertBatches, InsertStats
 from tilth.control.log_masking import LogMasking
 from tilth.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
@@ -66,9 +68,6 @@ from tilth.statements.operate.system import wait_stopped
 from tilth.statements.registry import FORMS, KINDS
 
 _log = Log("sql")
-
-# Gets, on another thread, a function that returns the answer to a statement, or raises why it failed.
-AnswerLater = Callable[[Callable[[], Answer]], None]
 
 
 class SqlEngine:
@@ -184,10 +183,10 @@ class SqlEngine:
         database: str = "default",
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
-        later: AnswerLater,
+        on_complete: Completion[Answer],
     ) -> Answer | None:
-        """Run one statement, an INSERT most likely, as `run`; `later`: as of `insert_arrow`."""
-        return self._logged_later(text, database, self._statement(text, database, settings), origin, later)
+        """Run one statement, an INSERT most likely, as `run`; `on_complete`: as of `insert_arrow`."""
+        return self._logged_async(text, database, self._statement(text, database, settings), origin, on_complete)
 
     def _statement(
         self,
@@ -235,8 +234,7 @@ class SqlEngine:
                     added = (*notices, *read_as, *ignored, *sorted(unanswered))
                     return replace(outcome, notices=(*outcome.notices, *added))
 
-                if (later := call.later) is not None:
-                    call = replace(call, later=lambda settle: later(lambda: performed(settle)))
+                call = replace(call, on_complete=completing(call.on_complete, performed))
                 return performed(lambda: kind.perform(self._services, call, statement))
 
         return act
@@ -258,9 +256,9 @@ class SqlEngine:
         data: bytes,
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
-        later: AnswerLater | None = None,
+        on_complete: Completion[Answer] | None = None,
     ) -> Answer | None:
-        """Store rows given as text, as INSERT .. FORMAT does. `later`: as of `insert_arrow`."""
+        """Store rows given as text, as INSERT .. FORMAT does. `on_complete`: as of `insert_arrow`."""
 
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertData"
@@ -270,7 +268,9 @@ class SqlEngine:
             statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
             return insert.insert_data(self._services, call, statement)
 
-        return self._logged_later(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin, later)
+        return self._logged_async(
+            f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin, on_complete
+        )
 
     def insert_arrow(
         self,
@@ -280,11 +280,11 @@ class SqlEngine:
         *,
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
-        later: AnswerLater | None = None,
+        on_complete: Completion[Answer] | None = None,
     ) -> Answer | None:
         """Store rows given as Arrow; columns are found by name. `data`: as of `insert.store_named`.
 
-        `later`: gets the answer, where None is returned: an INSERT that shares a commit needs no thread meanwhile.
+        `on_complete` gets the answer where None is returned: an INSERT that shares a commit needs no thread meanwhile.
         """
 
         def act(running: _Running) -> Outcome:
@@ -295,7 +295,7 @@ class SqlEngine:
             target = table_of(self._services, call, Name(database, table), what="INSERT")
             return insert.store_named(self._services, call, target, data)
 
-        return self._logged_later(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin, later)
+        return self._logged_async(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin, on_complete)
 
     def begin_write(
         self,
@@ -392,19 +392,19 @@ class SqlEngine:
         self, text: str, database: str, act: Callable[[_Running], Outcome], origin: Origin | None = None
     ) -> Answer:
         """Run it and write a line of the query log, whatever comes of it. Log and errors are redacted."""
-        answer = self._logged_later(text, database, act, origin, None)
+        answer = self._logged_async(text, database, act, origin, None)
         assert answer is not None
         return answer
 
-    def _logged_later(
+    def _logged_async(
         self,
         text: str,
         database: str,
         act: Callable[[_Running], Outcome],
         origin: Origin | None,
-        later: AnswerLater | None,
+        on_complete: Completion[Answer] | None,
     ) -> Answer | None:
-        """Run it as `_logged`; None: it is pending, and `later` gets the answer."""
+        """Run it as `_logged`; None: it is pending, and `on_complete` gets the answer."""
         shown = redacted(text)
         hide_in_lines(shown.secrets)
         entry = Running(
@@ -417,8 +417,7 @@ class SqlEngine:
             span=tracing.begin("statement", parent="" if origin is None else origin.trace),
         )
         running = _Running(entry, shown)
-        if later is not None:
-            running.later = lambda settle: later(lambda: self._settled(running, settle))
+        running.on_complete = completing(on_complete, partial(self._settled, running))
         self._services.running.add(entry)
         return self._answered(running, lambda: act(running))
 
@@ -550,7 +549,7 @@ class _Running:
     shown: Redacted
     output_format: str | None = None
     is_logged: bool = True
-    later: Later | None = None
+    on_complete: Completion[Outcome] | None = None
 
 
 def _check_may_change(running: _Running, is_read_only: bool) -> None:
@@ -573,7 +572,7 @@ def _call(running: _Running, database: str, given: Mapping[str, str], *, streams
         secrets=running.shown.secrets,
         streams=streams,
         client=running.entry.origin.shown,
-        later=running.later,
+        on_complete=running.on_complete,
     )
 
 

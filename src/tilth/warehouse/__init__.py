@@ -57,7 +57,7 @@ from tilth.warehouse.session.class_data import class_data, make_class_data
 from tilth.warehouse.session.folders import make_result_folder, remove_result_folder
 from tilth.warehouse.session.job_names import traced_jobs
 from tilth.warehouse.session.session import WorkerSession
-from tilth.warehouse.session.spark import OverRows, run_here, run_in_task, run_in_tasks, run_tasks
+from tilth.warehouse.session.spark import OverRows, run_in_task, run_in_tasks, run_inline, run_tasks
 from tilth.warehouse.settings import (
     SETTINGS,
     WarehouseSettings,

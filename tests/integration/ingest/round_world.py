@@ -140,7 +140,7 @@ class RoundWorld:
             order,
             connect=lambda config: broker,  # type: ignore[arg-type,return-value]  # does what is called here
             fetch=self.topic.fetch,
-            fetch_here=self.topic.fetch,
+            fetch_inline=self.topic.fetch,
         )
         try:
             consumer.run()

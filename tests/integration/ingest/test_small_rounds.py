@@ -24,8 +24,8 @@ from tests.integration.ingest.test_source_tasks import PICKS, Cell
 from tilth.base.errors import UnavailableError
 from tilth.ingest.kafka.fetch import Fetched
 from tilth.ingest.policy import ranges
-from tilth.ingest.rounds import here, source
-from tilth.ingest.rounds.here import run_small
+from tilth.ingest.rounds import inline, source
+from tilth.ingest.rounds.inline import run_small
 from tilth.storage import local_root
 from tilth.warehouse import TaskFailedError, WorkerSession
 
@@ -34,16 +34,16 @@ FUSED = [("picks",), ("picks", "keys")]
 
 
 @pytest.mark.parametrize("names", FUSED, ids="+".join)
-@pytest.mark.parametrize("is_here", [True, False], ids=["here", "spark"])
+@pytest.mark.parametrize("is_inline", [True, False], ids=["inline", "spark"])
 def test_rows_letters_and_ledger_are_those_of_sparks_tasks(
-    tmp_path: Path, spark: WorkerSession, names: tuple[str, ...], is_here: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spark: WorkerSession, names: tuple[str, ...], is_inline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not is_here:
+    if not is_inline:
         monkeypatch.setattr(ranges, "SMALL_MESSAGES_MAX", 0)
     world, plans = run_cell(tmp_path, spark, names, "json", "refused", "dead_letter")
     assert (check_cell(world, names, plans) > 0) is ("keys" in names)
     assert set(world.topic.fetched().values()) == {1}
-    assert (world.topic.fetchers() == {os.getpid()}) is is_here
+    assert (world.topic.fetchers() == {os.getpid()}) is is_inline
     assert sum(each.messages for each in world.ledger()) == sum(map(len, plans))
     assert len(plans) == PARTITIONS
 
@@ -52,7 +52,7 @@ def test_a_round_whose_messages_turn_out_to_be_large_is_sparks(
     tmp_path: Path, spark: WorkerSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was given up before it wrote anything; the next one is known to be large."""
-    monkeypatch.setattr(here, "_BYTES_MAX", 10_000)
+    monkeypatch.setattr(inline, "_BYTES_MAX", 10_000)
     monkeypatch.setattr(ranges, "SMALL_BYTES_MAX", 1 << 30)
     world = RoundWorld(tmp_path, spark)
     world.source(COLUMNS)
@@ -81,7 +81,7 @@ def noted(notes: list[str], what: str) -> Iterator[None]:
 @pytest.fixture
 def cell(tmp_path: Path) -> Cell:
     made = Cell(local_root(str(tmp_path)), [good(number) for number in range(20)], "json", "dead_letter", (PICKS,))
-    made.job = replace(made.job, fetch_here=made._fetch)
+    made.job = replace(made.job, fetch_inline=made._fetch)
     return made
 
 
@@ -97,14 +97,14 @@ def test_the_worker_knows_what_the_thread_does_meanwhile(cell: Cell) -> None:
 
 
 def test_rounds_beyond_those_that_run_at_once_are_sparks(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "_running", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(inline, "_running", threading.BoundedSemaphore(1))
     inner: list[object] = []
 
     def fetch(*given: Any, **more: Any) -> Iterator[Fetched]:
         inner.append(run(cell))
         return cell._fetch(*given, **more)
 
-    outer = replace(cell.job, fetch_here=fetch)
+    outer = replace(cell.job, fetch_inline=fetch)
     assert run_small(outer, lambda what: noted([], what)) is not None
     assert inner == [None]
     # Its place is free again.
@@ -114,7 +114,7 @@ def test_rounds_beyond_those_that_run_at_once_are_sparks(cell: Cell, monkeypatch
 
 def test_a_round_that_has_written_a_file_stays_here(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's task would write a file of the same name."""
-    monkeypatch.setattr(here, "_BYTES_MAX", 500)
+    monkeypatch.setattr(inline, "_BYTES_MAX", 500)
     monkeypatch.setattr(source, "HELD_BYTES_MAX", 1)
     facts = run(cell)
     assert len(facts.parts) > 1
@@ -140,6 +140,6 @@ def test_errors_are_those_of_sparks_tasks(cell: Cell, error: Exception, expected
     def fetch(*_: Any, **__: Any) -> Iterator[Fetched]:
         raise error
 
-    cell.job = replace(cell.job, fetch_here=fetch)
+    cell.job = replace(cell.job, fetch_inline=fetch)
     with expected:
         run(cell)

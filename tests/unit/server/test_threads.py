@@ -11,7 +11,8 @@ import pytest
 from tests.panics import PanicError
 from tests.waiting import wait_until
 from tilth.base.errors import ErrorKind, TilthError
-from tilth.server.threads import CallThreads, ResultLater
+from tilth.base.threads import Completion
+from tilth.server.threads import CallThreads
 
 SECONDS_MAX = 30.0
 
@@ -195,10 +196,10 @@ def test_a_call_goes_on_when_nobody_awaits_it_and_harms_no_later_one() -> None:
 
 
 def test_a_short_call_gives_its_result_at_once_or_later() -> None:
-    threads, pending = CallThreads("test-later"), list[ResultLater[int]]()
+    threads, pending = CallThreads("test-later"), list[Completion[int]]()
     all_wait = threading.Event()
 
-    def act(number: int, later: ResultLater[int]) -> int | None:
+    def act(number: int, later: Completion[int]) -> int | None:
         if number == 0:
             return 0
         pending.append(later)
@@ -235,7 +236,7 @@ def test_short_calls_that_wait_for_each_other_all_end() -> None:
     """A short call may take long after all: each of these waits for the ones behind it."""
     threads, everybody = CallThreads("test-barrier"), threading.Barrier(8)
 
-    def act(_: ResultLater[int]) -> int:
+    def act(_: Completion[int]) -> int:
         return everybody.wait(SECONDS_MAX)
 
     async def run() -> list[int]:
@@ -248,9 +249,9 @@ def test_short_calls_that_wait_for_each_other_all_end() -> None:
 
 
 def test_a_late_result_that_nobody_awaits_is_dropped() -> None:
-    threads, pending, dropped = CallThreads("test-late"), list[ResultLater[int]](), list[int]()
+    threads, pending, dropped = CallThreads("test-late"), list[Completion[int]](), list[int]()
 
-    def act(later: ResultLater[int]) -> None:
+    def act(later: Completion[int]) -> None:
         pending.append(later)
 
     async def leave() -> None:

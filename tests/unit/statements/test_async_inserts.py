@@ -97,16 +97,18 @@ class Later:
 def test_an_insert_that_shares_a_commit_is_answered_later_and_logged_once(world: SqlWorld) -> None:
     later, rows = Later(), pa.table({"a": [1, 2], "s": ["x", "y"]})
     given = {"insertion_label": "one"}
-    assert world.engine.insert_arrow("default", "t", rows, settings=given, later=later) is None
+    assert world.engine.insert_arrow("default", "t", rows, settings=given, on_complete=later) is None
     assert later.wait(1) == ["inserted into default.t: 2 rows"]
     # The label is known before any batch.
-    again = world.engine.insert_arrow("default", "t", rows, settings=given, later=later)
+    again = world.engine.insert_arrow("default", "t", rows, settings=given, on_complete=later)
     assert again is not None
     assert again.message.startswith("already inserted")
-    plain = world.engine.insert_text("default", "plain", input_format="JSONEachRow", data=b'{"a": 3}', later=later)
+    plain = world.engine.insert_text(
+        "default", "plain", input_format="JSONEachRow", data=b'{"a": 3}', on_complete=later
+    )
     assert plain is None
     assert later.wait(2)[1] == "inserted into default.plain: 1 rows"
-    assert world.engine.insert_text("default", "t", input_format="CSV", data=b"4,z\n", later=later) is None
+    assert world.engine.insert_text("default", "t", input_format="CSV", data=b"4,z\n", on_complete=later) is None
     later.wait(3)
     logged = world.rows("SELECT rows_written FROM system.query_log WHERE kind LIKE 'Insert%' ORDER BY 1")
     assert logged == [(0,), (1,), (1,), (2,)]
@@ -125,12 +127,12 @@ def test_inserts_that_share_no_commit_are_stored_at_once_and_hold_up_nobody(
     monkeypatch.setattr(world.catalog.transactions, "open", together)
     for number in range(4):
         rows = pa.table({"a": pa.array([number], pa.int32())})
-        assert world.engine.insert_arrow("default", "plain", rows, later=later) is None
+        assert world.engine.insert_arrow("default", "plain", rows, on_complete=later) is None
     assert later.wait(4) == ["inserted into default.plain: 1 rows"] * 4
     assert sum(part.rows for part in parts(world, "plain")) == 4
     world.engine.stop()
     with pytest.raises(UnavailableError, match="stopping"):
-        world.engine.insert_arrow("default", "plain", pa.table({"a": pa.array([5], pa.int32())}), later=later)
+        world.engine.insert_arrow("default", "plain", pa.table({"a": pa.array([5], pa.int32())}), on_complete=later)
 
 
 def test_an_insert_as_sql_is_answered_later_with_its_notices_and_other_statements_at_once(world: SqlWorld) -> None:
@@ -142,15 +144,15 @@ def test_an_insert_as_sql_is_answered_later_with_its_notices_and_other_statement
         later(lambda: answer)
 
     text = "INSERT INTO t SETTINGS max_insert_threads = 4 VALUES (1, 'a')"
-    assert world.engine.run_insert(text, later=noted) is None
+    assert world.engine.run_insert(text, on_complete=noted) is None
     assert later.wait(1) == ["inserted into default.t: 1 rows"]
     assert notices == [world.run(text).notices]
     assert notices[0]
-    at_once = world.engine.run_insert("SHOW TABLES", later=noted)
+    at_once = world.engine.run_insert("SHOW TABLES", on_complete=noted)
     assert at_once is not None
     assert at_once.table.num_rows == 2
     with pytest.raises(TilthError, check=WithCode("TABLE_NOT_FOUND")):
-        world.engine.run_insert("INSERT INTO nowhere VALUES (1)", later=noted)
+        world.engine.run_insert("INSERT INTO nowhere VALUES (1)", on_complete=noted)
     assert not world.engine._services.running.list()
 
 
@@ -160,7 +162,7 @@ def test_an_insert_that_fails_later_gets_its_error_and_leaves_nothing(
     later, rows = Later(), pa.table({"a": [1], "s": ["x"]})
     with monkeypatch.context() as patch:
         patch.setattr(world.catalog.transactions, "open", refuse)
-        assert world.engine.insert_arrow("default", "t", rows, later=later) is None
+        assert world.engine.insert_arrow("default", "t", rows, on_complete=later) is None
         assert later.wait(1) == ["UNAVAILABLE"]
     assert not parts(world)
     assert not world.engine._services.running.list()
@@ -177,7 +179,7 @@ def test_an_insert_that_meets_an_alter_is_done_again_before_its_answer(
         return begin(actor, **given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(world.catalog.transactions, "open", altered)
-    assert world.engine.insert_arrow("default", "t", pa.table({"a": [1], "s": ["x"]}), later=later) is None
+    assert world.engine.insert_arrow("default", "t", pa.table({"a": [1], "s": ["x"]}), on_complete=later) is None
     assert later.wait(1) == ["inserted into default.t: 1 rows"]
     assert sum(part.rows for part in parts(world)) == 1
 

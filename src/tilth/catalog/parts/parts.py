@@ -22,6 +22,7 @@ from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.parts.totals import TableTotals, TotalsCache
 from tilth.catalog.records import codec
+from tilth.catalog.records.decoded import DecodedRecords
 from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, span_among, table_of, unpack
 from tilth.catalog.records.nouns import PartitionRecord, TableVersion
@@ -70,8 +71,7 @@ class Parts:
         self._kv = kv
         self._shown = shown
         self._totals = totals
-        #: Cache of `versions`: each as last read, with its table, by its key.
-        self._decoded: dict[bytes, tuple[bytes, str, TableVersion]] = {}
+        self._versions = DecodedRecords(codec.VERSIONS, Space.VERSION)
 
     def version(self, table: str) -> TableVersion:
         """All zeros before the first commit."""
@@ -81,23 +81,12 @@ class Parts:
         """Return the versions of all tables, by uuid: one read, however many there are. Those that have not changed
         since the last call are the same objects.
         """
-        found = dict(self._versions(*span(Space.VERSION)))
-        self._decoded = found
-        return {uuid: version for _, uuid, version in list(found.values())}
+        return {table_of(key): version for key, version in self._versions.all(self._kv)}
 
     def versions_among(self, first: str, last: str) -> dict[str, TableVersion]:
         """Return the versions of these two tables and of those between them, by uuid: one read, as `versions`."""
-        found = dict(self._versions(*span_among(Space.VERSION, first, last)))
-        self._decoded |= found
-        return {uuid: version for _, uuid, version in found.values()}
-
-    def _versions(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, tuple[bytes, str, TableVersion]]]:
-        before = self._decoded
-        for key, each in self._kv.scan(start, end):
-            known = before.get(key)
-            if known is None or known[0] != each.value:
-                known = (each.value, table_of(key), codec.VERSIONS.decode(key, each.value))
-            yield key, known
+        found = self._versions.among(self._kv, *span_among(Space.VERSION, first, last))
+        return {table_of(key): version for key, version in found}
 
     def visible_of(self, tables: Sequence[str]) -> dict[str, dict[str, PartitionParts]]:
         """Return the partitions of each of these tables, which stand close together in the catalog, with their visible

@@ -76,7 +76,7 @@ class Codec(Generic[T]):
 
 
 class CachedCodec(Codec[T]):
-    """Values that are read far more often than they change: the same bytes give the same object."""
+    """Memoized codec, for records that are read one by one and seldom change: equal bytes decode to the same object."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, values_max: int) -> None:
         super().__init__(decoder)

@@ -7,7 +7,7 @@ to one relation; a view's source and target exist as long as the view. See also:
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -59,8 +59,7 @@ class Tables:
         self._clock = clock
         self._kv = kv
         self._ids = ids
-        #: Cache of `all`: each relation as last read, by its key.
-        self._decoded: dict[bytes, tuple[bytes, Relation]] = {}
+        self._relations = DecodedRecords(codec.RELATIONS, Space.RELATION)
         self._dropped = DecodedRecords(codec.DROPPED, Space.DROPPED)
 
     def databases(self) -> builtins.list[str]:
@@ -185,26 +184,13 @@ class Tables:
         """Return all relations, by uuid. Those that have not changed since the last call are the same objects, so it
         costs next to nothing to read ten thousand of them again.
         """
-        found = dict(self._relations(*span(Space.RELATION), limit=None))
-        self._decoded = found
-        return [relation for _, relation in list(found.values())]
+        return [relation for _, relation in self._relations.all(self._kv)]
 
     def some(self, after: str, *, limit: int) -> builtins.list[Relation]:
         """Return the first relations whose uuid is greater, by uuid: one read, as `all` for a part of them."""
         start, end = span(Space.RELATION)
-        found = dict(self._relations(span(Space.RELATION, after)[1] if after else start, end, limit=limit))
-        self._decoded |= found
-        return [relation for _, relation in found.values()]
-
-    def _relations(
-        self, start: bytes, end: bytes, *, limit: int | None
-    ) -> Iterator[tuple[bytes, tuple[bytes, Relation]]]:
-        before = self._decoded
-        for key, each in self._kv.scan(start, end, limit=limit):
-            known = before.get(key)
-            if known is None or known[0] != each.value:
-                known = (each.value, codec.RELATIONS.decode(key, each.value))
-            yield key, known
+        begin = span(Space.RELATION, after)[1] if after else start
+        return [relation for _, relation in self._relations.among(self._kv, begin, end, limit=limit)]
 
     def views_of(self, kafka_uuid: str) -> builtins.list[ViewDef]:
         with self._kv.view() as view:
@@ -365,7 +351,8 @@ class Tables:
         """Return the tables that can be brought back or await their end, longest dropped first; the same objects as in
         `all`.
         """
-        return sorted(self._dropped.read(self._kv), key=lambda each: each.dropped_ms)
+        found = (each for _, each in self._dropped.all(self._kv))
+        return sorted(found, key=lambda each: each.dropped_ms)
 
     def forget(self, uuid: str) -> None:
         """Remove every key of a dropped relation whose files are gone.

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tilth.base.settings import BadSettingError, Setting
 from tilth.base.sources import GivenSettings
+from tilth.base.threads import Completion
 from tilth.catalog import AuditSettings
 from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.rooms import PipesRoom, Rooms
@@ -37,9 +38,6 @@ from tilth.query.settings import SessionSettings
 from tilth.query.snapshots.protocol import WorkerTask
 from tilth.query.snapshots.snapshots import OpenQuery, SnapshotService
 from tilth.warehouse import QUERY_WAREHOUSE
-
-# Gets, on another thread, a function that returns the outcome of a statement, or raises why it failed.
-Later = Callable[[Callable[[], Outcome]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +100,8 @@ class Call:
     waits_for_spark: bool = True
     #: `True` if its query was lost in Spark and is sent there again.
     is_sent_again: bool = False
-    #: Gets the outcome of a statement whose function returns `PENDING`; None: no statement may be answered later.
-    later: Later | None = None
+    #: Gets the outcome of a statement whose function returns `PENDING`; None: the caller waits for it.
+    on_complete: Completion[Outcome] | None = None
 
     @property
     def sending_id(self) -> str:

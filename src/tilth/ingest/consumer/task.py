@@ -88,9 +88,9 @@ class ResidentConsumer:
         *,
         connect: Callable[[KafkaConfig], BrokerClient] = BrokerClient,
         fetch: Fetch = fetch,
-        fetch_here: Fetch | None = None,
+        fetch_inline: Fetch | None = None,
     ) -> None:
-        """`connect` opens a client of the brokers; `fetch` reads the messages, in Spark's tasks; `fetch_here` on this
+        """`connect` opens a client of the brokers; `fetch` reads the messages, in Spark's tasks; `fetch_inline` on this
         thread, None: by a client that stays open.
         """
         self._clock = clock
@@ -100,7 +100,7 @@ class ResidentConsumer:
         self._connect = connect
         self._fetch = fetch
         self._client = OpenClient(clock, lambda: context.raise_if_cancelled())
-        self._fetch_here = fetch_here or self._client.fetch
+        self._fetch_inline = fetch_inline or self._client.fetch
         self._failing = FailingViews()
         self._compiled = CompiledViews({})
         self._config = read_config(order.kafka, order.secrets.settings)
@@ -223,7 +223,7 @@ class ResidentConsumer:
         layouts = {uuid: layout_of(table, granted.root) for uuid, table in tables.items()}
         job = self._job(granted.txn, splits, plans, layouts, defaults, choices)
         if is_small(ranges, message_bytes=self._message_bytes):
-            job = replace(job, fetch_here=self._fetch_here)
+            job = replace(job, fetch_inline=self._fetch_inline)
         hit("round.before_files")
         facts = self._run(job)
         hit("round.after_files")

@@ -49,8 +49,8 @@ class _PartitionStruct(ctypes.Structure):
 
 #: The extension is linked with librdkafka, whose functions are found through it, wherever the library's file is.
 _library = ctypes.CDLL(cimpl.__file__)
-#: The same for functions that never wait: a call keeps the interpreter's lock, which other threads might hold for long.
-_library_at_once = ctypes.PyDLL(cimpl.__file__)
+#: The same for functions that never wait: their calls retain the interpreter's lock, which others might have for long.
+_library_with_lock = ctypes.PyDLL(cimpl.__file__)
 
 
 # Any: ctypes gives functions no types.
@@ -92,8 +92,8 @@ _header_get_all = _function(
 #: Epoch of the leader that a message came from; -1: not known.
 leader_epoch = _function("message_leader_epoch", c_int32, c_void_p)
 #: Functions of one message that are called for each of a batch.
-message_destroy = _function("message_destroy", None, c_void_p, library=_library_at_once)
-message_timestamp = _function("message_timestamp", c_int64, c_void_p, c_void_p, library=_library_at_once)
+message_destroy = _function("message_destroy", None, c_void_p, library=_library_with_lock)
+message_timestamp = _function("message_timestamp", c_int64, c_void_p, c_void_p, library=_library_with_lock)
 
 
 # Any: ctypes gives functions no types.

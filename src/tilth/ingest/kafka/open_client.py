@@ -42,7 +42,7 @@ class OpenClient:
         self._clock = clock
         self._check = check
         #: The client that stays open, and the time until which it does.
-        self._kept: tuple[PolledConsumer, float] | None = None
+        self._idle: tuple[PolledConsumer, float] | None = None
 
     def fetch(
         self, clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange], *, has_headers: bool
@@ -60,18 +60,18 @@ class OpenClient:
 
     def open(self, config: KafkaConfig, *, is_replacement: bool) -> PolledConsumer:
         self.close_idle()
-        kept = self._take()
-        if kept is not None and not is_replacement:
-            return kept
-        if kept is not None:
-            kept.close()
+        idle = self._pop()
+        if idle is not None and not is_replacement:
+            return idle
+        if idle is not None:
+            idle.close()
         return PolledConsumer(fetch_settings(config) | {"queued.max.messages.kbytes": _QUEUED_KIB})
 
     def release(self, consumer: PolledConsumer, *, has_read_all: bool) -> None:
         if not has_read_all or not _open.acquire(blocking=False):
             consumer.close()
             return
-        self._kept = (consumer, self._clock.monotonic() + OPEN_SECONDS_MAX)
+        self._idle = (consumer, self._clock.monotonic() + OPEN_SECONDS_MAX)
         try:
             consumer.assign([])
         except LibraryError:
@@ -82,18 +82,18 @@ class OpenClient:
 
     def close_idle(self) -> None:
         """Close the client if it was not used for too long."""
-        if self._kept is not None and self._clock.monotonic() >= self._kept[1]:
+        if self._idle is not None and self._clock.monotonic() >= self._idle[1]:
             self.close()
 
     def close(self) -> None:
         """Close the client, if there is one; the next fetch has a new one."""
-        kept = self._take()
-        if kept is not None:
-            kept.close()
+        idle = self._pop()
+        if idle is not None:
+            idle.close()
 
-    def _take(self) -> PolledConsumer | None:
-        kept, self._kept = self._kept, None
-        if kept is None:
+    def _pop(self) -> PolledConsumer | None:
+        idle, self._idle = self._idle, None
+        if idle is None:
             return None
         _open.release()
-        return kept[0]
+        return idle[0]

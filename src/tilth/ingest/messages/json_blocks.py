@@ -201,10 +201,9 @@ class BlockReader:
             arrays |= zip(group, found, strict=True)
         # Spans that are not requested are read, too: a message may be broken by them.
         for position, reader in self._spans.items():
-            default = self._defaults[position]
             ends = output.ends[self._rules[position, cells.ENDS_ROW]]
             spans = Spans(output.values[position], ends, output.states[position], output.doubts)
-            arrays[position] = reader.array(kernel, texts, spans, default)
+            arrays[position] = reader.array(kernel, texts, spans)
         for position, array in arrays.items():
             default, states = self._defaults[position], output.states[position]
             if default is not None and position not in self._spans and not states.all():

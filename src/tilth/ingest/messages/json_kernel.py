@@ -280,7 +280,7 @@ def copy_texts(buffer, starts, ends, states, bases, out, offsets):
     text, target = bytes_at(buffer.ctypes.data), bytes_at(out.ctypes.data)
     rows = starts.shape[1]
     positions = bases.copy()
-    # Message by message, because a column's texts are as far from each other as messages are long.
+    # Row by row, for locality: the stride between two texts of a column is a whole message.
     for row in range(rows):
         for column in range(len(bases)):
             at = positions[column]

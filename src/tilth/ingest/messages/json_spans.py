@@ -47,7 +47,7 @@ class SpanReader(Protocol):
     @property
     def can_read(self) -> bool: ...
 
-    def array(self, kernel: ModuleType, texts: Texts, spans: Spans, default: object) -> pa.Array:
+    def array(self, kernel: ModuleType, texts: Texts, spans: Spans) -> pa.Array:
         """Return the column; marks messages whose value cannot be read here as doubtful. Raises MISFITS."""
 
 
@@ -56,14 +56,15 @@ def span_reader(column: Column, default: object) -> SpanReader:
     match column.type:
         case Map(key=Simple(kind=Kind.STRING), value=Simple(kind=kind)) if kind in KINDS and default is None:
             return _MapReader(column, Simple(kind))
-    return _ByMsgspec(column)
+    return _ByMsgspec(column, default)
 
 
 class _ByMsgspec:
     """Reads the spans of one column by msgspec."""
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Column, default: object) -> None:
         self._column = column
+        self._default = default
         self._doubts = Doubts([column.type])
         self._decoder = value_decoder(column.type)
 
@@ -71,11 +72,11 @@ class _ByMsgspec:
     def can_read(self) -> bool:
         return self._decoder is not None
 
-    def array(self, kernel: ModuleType, texts: Texts, spans: Spans, default: object) -> pa.Array:
+    def array(self, kernel: ModuleType, texts: Texts, spans: Spans) -> pa.Array:
         """Return the column; doubtful is also what msgspec may read otherwise than `to_stored`. Raises MISFITS."""
         assert self._decoder is not None
         decode, buffer = self._decoder.decode, texts.buffer
-        values: list[Any] = [default if state == cells.MISSING else None for state in spans.states.tolist()]
+        values: list[Any] = [self._default if state == cells.MISSING else None for state in spans.states.tolist()]
         found = np.flatnonzero(spans.states >= cells.FOUND)
         rows = found.tolist()
         starts, ends = spans.starts[found].tolist(), spans.ends[found].tolist()
@@ -103,7 +104,7 @@ class _MapReader:
     def can_read(self) -> bool:
         return True
 
-    def array(self, kernel: ModuleType, texts: Texts, spans: Spans, default: object) -> pa.Array:
+    def array(self, kernel: ModuleType, texts: Texts, spans: Spans) -> pa.Array:
         rows = len(spans.states)
         # Each entry is the first of its message or behind a comma. Memory that is not written to costs nothing.
         most = texts.buffer.count(b",") + rows

@@ -71,7 +71,7 @@ class RoundJob:
     compiled: Collection[str] = ()
     fetch: Fetch = fetch
     #: Reads the messages where the thread of the consumer does the round; None: tasks of Spark do it. Not for them.
-    fetch_here: Fetch | None = None
+    fetch_inline: Fetch | None = None
     #: The messages, where they are dead letters and not read from the topic.
     letters: Letters | None = None
 
@@ -79,7 +79,7 @@ class RoundJob:
         """Yield the messages of a split; raises as `fetch` does."""
         if self.letters is not None:
             return self.letters.fetch(split)
-        fetch = self.fetch_here or self.fetch
+        fetch = self.fetch_inline or self.fetch
         return fetch(SystemClock(), self.config, self.splits[split], has_headers="_headers" in self.columns)
 
     def joined(self, ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:

@@ -50,8 +50,8 @@ class SourceTask:
         self._split = split
         self._attempt = attempt
         self._ranges = job.splits[split]
-        self._is_here = job.fetch_here is not None
-        loader = WITHOUT_KERNEL if self._is_here else LOADER
+        self._is_inline = job.fetch_inline is not None
+        loader = WITHOUT_KERNEL if self._is_inline else LOADER
         self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults, loader=loader)
         self._writer = RoundPartWriter(txn=job.txn, task=split, attempt=attempt)
         self._fused: list[_FusedView] = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
@@ -121,7 +121,7 @@ class SourceTask:
         """Yield each batch of messages, decoded once; fused views and dead letters have it already."""
         # Decoding makes many small objects and no cycles: a search for cycles would be a tenth of the time. In a
         # server other threads make cycles meanwhile.
-        if not self._is_here:
+        if not self._is_inline:
             gc.disable()
         try:
             for fetched in self._fetched:
@@ -136,7 +136,7 @@ class SourceTask:
                 yield fetched, decoded
             self._flush()
         finally:
-            if not self._is_here:
+            if not self._is_inline:
                 gc.enable()
 
     def _check(self, plan: SqlPlan, fetched: Fetched, decoded: Decoded) -> Refused:

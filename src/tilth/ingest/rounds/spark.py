@@ -1,6 +1,6 @@
 """The Spark jobs of a round.
 
-    only views that pick columns, or  1 job    messages -> parts, dead letters; none where it is small (here.py)
+    only views that pick columns, or  1 job    messages -> parts, dead letters; none where it is small (inline.py)
     that kernels compute
     one that Spark SQL computes       1 job    messages -> parts, dead letters, rows -> SQL -> parts
     several, or one that has failed   1 job    messages -> parts, dead letters, kept rows
@@ -38,7 +38,7 @@ from tilth.base.logs import Log
 from tilth.ingest.batch import Numbers
 from tilth.ingest.errors import ViewFailedError
 from tilth.ingest.rounds.failing_view import run_failing_view
-from tilth.ingest.rounds.here import Waiting, disk_errors, run_small
+from tilth.ingest.rounds.inline import Waiting, disk_errors, run_small
 from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept
 from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, total_of, with_refused
 from tilth.ingest.rounds.source import SourceTask, write_refused
@@ -89,7 +89,7 @@ def run_round(
     """
     computed = job.computed
     small = run_small(job, waiting)
-    job = replace(job, fetch_here=None)
+    job = replace(job, fetch_inline=None)
     if small is not None:
         facts = total_of([small])
     elif not computed:

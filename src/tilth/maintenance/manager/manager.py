@@ -223,9 +223,9 @@ class MaintenanceManager:
         """True once all tables have been read since the start."""
         return self._refreshes.has_passed
 
-    def tend(self) -> None:
+    def freeze_objects(self) -> None:
         """Let collections of garbage leave out what stays: the loop does so after each turn."""
-        self._registry.objects.tend()
+        self._registry.objects.freeze()
 
     # --- status ---
 
@@ -357,7 +357,7 @@ class MaintenanceManager:
             has_started = False
             try:
                 has_started = self.step().op_name is not None
-                self.tend()
+                self.freeze_objects()
             # The outermost loop: whatever happens, tables are polled again.
             except BaseException as error:
                 _log.error("maintenance_turn_failed", error=error)

@@ -192,7 +192,7 @@ class Registry:
                 break
         if made:
             self._first_reads.announce(made, among=[uuid for uuid in versions if uuid <= last])
-            self.objects.came(len(made))
+            self.objects.add(len(made))
         return sum(each.uuid <= last for each in relations)
 
     def leave(self, table: TableOps) -> None:
@@ -212,7 +212,7 @@ class Registry:
         """Forget a table of which nothing runs any more."""
         with self._lock:
             self._leaving.pop(uuid, None)
-        self.objects.went()
+        self.objects.remove()
 
     def _set_version(self, uuid: str, version: TableVersion, *, read_ms: int) -> None:
         """Note the version of a known table; where it has changed and no event says why, everything is refreshed."""

@@ -70,11 +70,11 @@ class Outcome:
     #: Fields as in Answer.
     notices: tuple[str, ...] = ()
     connection_settings: Mapping[str, str] = field(default_factory=dict)
-    #: `True` if it comes later: see `Call.later`.
+    #: `True` if it is not known yet: see `Call.on_complete`.
     is_pending: bool = False
 
 
-#: Outcome of a statement that is answered later.
+#: Outcome of a statement that completes on another thread.
 PENDING = Outcome(is_pending=True)
 
 

@@ -20,9 +20,10 @@ from tilth.base.cancel import pause
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.settings import cached_settings
+from tilth.base.threads import Completion, completing
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, TxnHandle
 from tilth.control.context.names import table_of
-from tilth.control.context.services import Call, Later, Services
+from tilth.control.context.services import Call, Services
 from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.insert_batches import BatchLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
@@ -57,19 +58,19 @@ from tilth.storage import TableLayout, layout_of, partition_ids, shape_rows
 _log = Log("sql")
 
 # Function of the current definition of the table, of the names of the columns that the INSERT brings, and of
-# `Call.later`.
-Act = Callable[[TableDef, Sequence[str], Later | None], Outcome]
+# `Call.on_complete`.
+Act = Callable[[TableDef, Sequence[str], Completion[Outcome] | None], Outcome]
 
 
 def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
     table = table_of(services, call, statement.name, what="INSERT")
 
-    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], on_complete: Completion[Outcome] | None) -> Outcome:
         target = target_of(table)
         reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         columns = target_columns(target, names)
         rows = table_of_rows(target, columns, statement.rows, reading=reading, compute=compute)
-        return _stored(services, call, table, rows, later)
+        return _stored(services, call, table, rows, on_complete)
 
     return done_once(services, call, table, statement.columns, act)
 
@@ -78,14 +79,14 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
     table = table_of(services, call, statement.name, what="INSERT")
     check_size(len(statement.data), call.settings.max_insert_bytes)
 
-    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], on_complete: Completion[Outcome] | None) -> Outcome:
         reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         target, form = target_of(table), statement.format
         options = RowOptions(csv_delimiter=call.settings.csv_delimiter, skip_unknown=call.settings.skip_unknown)
         rows = read_objects(target, names, form, statement.data, reading=reading, options=options)
         if rows is None:
             rows = read_rows(target, names, form, statement.data, reading=reading, compute=compute, options=options)
-        return _stored(services, call, table, rows, later)
+        return _stored(services, call, table, rows, on_complete)
 
     return done_once(services, call, table, statement.columns, act)
 
@@ -102,10 +103,10 @@ def store_named(services: Services, call: Call, table: TableDef, data: pa.Table 
     else:
         rows = data(bytes_max)
 
-    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], on_complete: Completion[Outcome] | None) -> Outcome:
         renamed = rows.rename_columns(list(names))
         complete = completed(target_of(table), renamed, computing(services, call, table.schema))
-        return _stored(services, call, table, complete, later)
+        return _stored(services, call, table, complete, on_complete)
 
     return done_once(services, call, table, rows.column_names, act)
 
@@ -114,7 +115,7 @@ def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outc
     check_reads_all(call.settings)
     table = table_of(services, call, statement.name, what="INSERT")
 
-    def act(table: TableDef, names: Sequence[str], later: Later | None) -> Outcome:
+    def act(table: TableDef, names: Sequence[str], on_complete: Completion[Outcome] | None) -> Outcome:
         # To which partitions the rows will go is not known before they are computed.
         wait_for_merges(services, call, services.catalog.throttle.delay(table))
         return _computed(services, call, table, statement.query, target_columns(target_of(table), names))
@@ -143,12 +144,9 @@ def done_once(services: Services, call: Call, table: TableDef, names: Sequence[s
                 raise
             return earlier
 
-    call_later = call.later
-    later: Later | None = None
-    if call_later is not None:
-        # An outcome that comes later is tried again for the same reasons.
-        later = lambda settle: call_later(lambda: attempt(settle))  # noqa: E731
-    return attempt(lambda: act(table, names, later))
+    # An outcome that is pending is tried again for the same reasons.
+    on_complete = completing(call.on_complete, attempt)
+    return attempt(lambda: act(table, names, on_complete))
 
 
 def earlier_answer(services: Services, table: TableDef, label: str) -> Outcome | None:
@@ -183,8 +181,10 @@ def _once_more(
         return act(now, [by_id[each] for each in ids], None)
 
 
-def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table, later: Later | None) -> Outcome:
-    """Write the rows and commit them, perhaps with those of others, and then later where that is possible."""
+def _stored(
+    services: Services, call: Call, table: TableDef, rows: pa.Table, on_complete: Completion[Outcome] | None
+) -> Outcome:
+    """Write the rows and commit them, perhaps with those of others, and then without waiting where that is possible."""
     if rows.get_total_buffer_size() > call.settings.max_insert_bytes:
         check_size(rows.nbytes, call.settings.max_insert_bytes)
     layout = layout_of(table, services.root, quorum=call.settings.insert_quorum)
@@ -218,21 +218,21 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table, lat
             store(services, [insert])
             return outcome
 
-        if later is None:
+        if on_complete is None:
             return store_alone()
         # It shares no commit, so it must not hold up those that are prepared behind it.
-        services.insert_batches.start_alone(lambda: later(store_alone))
+        services.insert_batches.start_alone(lambda: on_complete(store_alone))
         return PENDING
     offered = OfferedInsert(payload=insert, rows=shaped.num_rows, bytes=size, store=partial(store, services))
     # No statement waits for more copies than it requires, or gets fewer.
     shape = (table.schema_version, insert.quorum)
     batches = services.insert_batches
-    if later is None:
+    if on_complete is None:
         batches.add(table.uuid, offered, shape=shape, label=insert.label, limits=limits)
         return outcome
 
     def answer(error: TilthError | None) -> None:
-        later(lambda: _settled(outcome, error))
+        on_complete(lambda: _settled(outcome, error))
 
     batches.offer(table.uuid, offered, shape=shape, label=insert.label, limits=limits, answer=answer)
     return PENDING

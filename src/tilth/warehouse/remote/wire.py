@@ -11,7 +11,7 @@
 
 Covers: the messages. Does not cover: sending (channel.py), who receives them (workers.py, link.py), errors as values
 (model/failure.py).
-Always holds: a registration of any version can be decoded far enough to be refused with a reason.
+Always holds: a registration of any version can be decoded, at least to be refused with a reason.
 """
 
 from __future__ import annotations

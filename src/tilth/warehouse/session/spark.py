@@ -121,7 +121,7 @@ def run_in_task(session: SparkSession, function: InTask[T], answer: type[T]) -> 
     return answered
 
 
-def run_here(function: Callable[[], T]) -> T:
+def run_inline(function: Callable[[], T]) -> T:
     """Call `function` on this thread, where a job would cost more; raises as `run_tasks`."""
     try:
         return function()

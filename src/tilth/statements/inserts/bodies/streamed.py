@@ -19,9 +19,10 @@ import msgspec
 
 from tilth.base.cancel import raise_if_cancelled
 from tilth.base.logs import Log
+from tilth.base.threads import Completion
 from tilth.catalog import TxnHandle
 from tilth.control.context.names import table_of
-from tilth.control.context.services import Call, Later, Services
+from tilth.control.context.services import Call, Services
 from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.slots import Queue
 from tilth.formats import Format, RowOptions
@@ -88,7 +89,7 @@ def insert_body(services: Services, call: Call, body: LargeBody) -> Outcome:
     with _stored(services, call, table, body) as stored:
         services.running.move(call.query_id, Queue.CHANGE)
 
-        def act(table: TableDef, names: Sequence[str], _: Later | None) -> Outcome:
+        def act(table: TableDef, names: Sequence[str], _: Completion[Outcome] | None) -> Outcome:
             target_columns(target_of(table), names)
             wait_for_merges(services, call, services.catalog.throttle.delay(table))
             return _written(services, call, table, body, replace(stored, columns=tuple(names)))

@@ -1,9 +1,9 @@
-"""Small rounds on the thread of their consumer, without a job of Spark.
+"""Small rounds run inline, on the thread of their consumer, without a job of Spark.
 
 Covers: rounds whose views pick columns or have kernels, how many run at once, a round that turns out to be large. Does
 not cover: which rounds are small (policy/ranges.py), the Spark jobs (spark.py), the work itself (source.py).
-Always holds: a round here writes the files that a job's only task would write, under the same names; it is given up
-before the first one where its messages are larger than expected.
+Always holds: a round that runs inline writes the files that a job's only task would write, under the same names; it is
+given up before the first one where its messages are larger than expected.
 
 Tests: tests/integration/ingest/test_small_rounds.py.
 """
@@ -25,7 +25,7 @@ from tilth.ingest.rounds.round import Fetch, RoundFacts, RoundJob
 from tilth.ingest.rounds.source import SourceTask
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange
-from tilth.warehouse import run_here
+from tilth.warehouse import run_inline
 
 #: Bytes of messages beyond which a round is not small after all.
 _BYTES_MAX = 4 * SMALL_BYTES_MAX
@@ -44,14 +44,14 @@ class _LargeError(Exception):
 
 def run_small(job: RoundJob, waiting: Waiting) -> RoundFacts | None:
     """Run a round on this thread; None: it is for Spark, and nothing was written. Raises as its tasks do."""
-    fetch = job.fetch_here
+    fetch = job.fetch_inline
     if fetch is None or job.computed or len(job.splits) != 1 or not _running.acquire(blocking=False):
         return None
     try:
         bounded = _bounded(fetch, may_end=lambda: not task.has_written)
-        task = SourceTask(replace(job, fetch_here=bounded), 0, attempt=0)
+        task = SourceTask(replace(job, fetch_inline=bounded), 0, attempt=0)
         with waiting("reading and writing a small round"):
-            return run_here(lambda: _run(task))
+            return run_inline(lambda: _run(task))
     finally:
         _running.release()
 
